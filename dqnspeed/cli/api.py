@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import copy
 import dataclasses
 import multiprocessing
 import signal
-import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +17,7 @@ import torch
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.compose import as_meant, own_hydra
@@ -33,7 +30,6 @@ from dqnspeed.system import seeding
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking import Callback
 from dqnspeed.tracking.results import Results, read
-from dqnspeed.tracking.run_folder import HYDRA_CONFIG, HYDRA_OVERRIDES
 from dqnspeed.tracking.wandb import ask_again
 from dqnspeed.training.request import RunRequest
 
@@ -130,42 +126,14 @@ def _new(overrides: Sequence[str], folder: str | Path | None, resources: context
         check_folder_is_new(option, Path(named))
     task = list(config.hydra.overrides.task)
     [(run, spec)] = check_jobs([(config, task)])
-    _check_script(run)
     config = copy.copy(config)  # to Hydra's own part of it values may still refer
     with open_dict(config):
         del config["hydra"]
     made = resources.enter_context(made_folder(option, named, is_named))
-    try:
-        for name, node in ((HYDRA_CONFIG, config), (HYDRA_OVERRIDES, OmegaConf.create(task))):
-            (made / name).parent.mkdir(exist_ok=True)
-            (made / name).write_text(OmegaConf.to_yaml(node), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{option}={made}: cannot be written ({error.strerror}).") from error
     return with_label(RunRequest(run, spec, made, resuming.plain_of(config), overrides=task))
-
-
-def _check_script(run: RunConfig) -> None:
-    """Raise :class:`ConfigError` if processes of ``run`` cannot import the main script, or would train again."""
-    path = getattr(sys.modules["__main__"], "__file__", None)  # a notebook has none, and python -c
-    environments = run.parallelism.overlaps and not run.backend.uses_threads
-    if path is None or not (run.parallelism.shares_memory or environments):
-        return
-    need = f"parallelism={run.parallelism.name}: its processes import this script"
-    if not Path(path).is_file():
-        raise ConfigError(f"{need}, which standard input cannot give them; save it as a file.")
-    frames = [frame for frame, _ in traceback.walk_stack(sys._getframe())]
-    at = [f.f_lineno for f in frames if f.f_globals.get("__name__") == "__main__" and f.f_code.co_name == "<module>"]
-    try:
-        guards = [node for node in ast.parse(Path(path).read_bytes()).body if isinstance(node, ast.If)]
-    except (SyntaxError, ValueError):  # no text, such as a program that holds its modules
-        return
-    if at and not any(guard.lineno <= at[-1] <= (guard.end_lineno or 0) for guard in guards):
-        raise ConfigError(f"{need}, and would train again; call dqnspeed.train under if __name__ == '__main__':.")
 
 
 def _resumed(overrides: Sequence[str], folder: str | Path | None) -> RunRequest:
     if folder is not None:
         raise ConfigError(f"folder={folder}: does not go with resume=, which names the folder of its run.")
-    request = resumed_request(list(overrides))
-    _check_script(request.config)
-    return request
+    return resumed_request(overrides)

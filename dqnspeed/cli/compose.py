@@ -35,12 +35,6 @@ from dqnspeed.system import machine
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking.wandb import mode_of_environment
 
-# What is left to a rule, or to what is found on this machine, as it is said.
-BY_RULE = {
-    "num_envs": 0, "parallelism.num_actors": 0,
-    "execution.precision": "auto", "wrappers.crop": [], "tracking.wandb": "auto",
-}  # fmt: skip
-
 _OWN = GlobalHydra, HydraConfig, JobRuntime, VersionBase
 _HYDRA = threading.RLock()  # Hydra's state is that of the whole process
 
@@ -125,8 +119,10 @@ def _typed(cfg: DictConfig) -> RunConfig:
 
 
 def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
-    """Replace what is said of ``BY_RULE`` by numbers, which others may be computed from, who plays and in which
-    precision by names, and what of a picture is kept by its bounds; returns what they make."""
+    """Write into ``cfg`` the values that it leaves to a rule or to this machine, and return the configuration.
+
+    These are the backend, the precision, the mode of W&B, the numbers of environments and actors, and the crop.
+    """
     run = _typed(cfg)
     check_values(run, only=("device",))  # which is asked below
     begun = run.backend.name, run.execution.precision, run.tracking.wandb

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
-import itertools
 import os
 import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, get_args
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -55,7 +52,7 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     """One sentence for a composition error, with the nearest names if a name is unknown.
 
     Args:
-        arguments: that were composed; by default those of the command line.
+        arguments: the overrides that were composed; by default the command line.
     """
     if isinstance(error, ConfigError):
         return str(error)
@@ -63,13 +60,13 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     while cause.__cause__ is not None:
         cause = cause.__cause__
     text = str(error)
-    if wrong := _explain_file(error, text):
-        return wrong
+    if isinstance(error, (UnicodeDecodeError, ReaderError)):
+        return f"an option file: cannot be read ({first_line(error)})."
+    if isinstance(error, RecursionError):
+        return "an option file: leads back to itself."
     if mark := getattr(error, "problem_mark", None):  # of YAML, in a file or in a value
         place = f"{mark.name}, line {mark.line + 1}" if mark.buffer is None else mark.buffer.rstrip("\0")
         return f"{place}: {getattr(error, 'problem', '')}."
-    if not __debug__ and "has no attribute 'function'" in text:
-        return "PYTHONOPTIMIZE: Hydra cannot read functions such as range() and choice() with it; unset it."
     if isinstance(error, MissingConfigException):
         return _explain_missing_option(error, text)
     if isinstance(error, OSError):
@@ -85,8 +82,7 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
         line = sys.argv[1:] if arguments is None else arguments
         named = [f"{argument}: " for argument in line if re.match(r"[\w/]*=([\d.]*|null|true|false)$", argument)]
         return f"{''.join(named[:1])}a group takes the name of one of its options."
-    known = re.search(r"Could not append to config\. An item is already at '([\w.@/]+)'", text)
-    if known:
+    if known := re.search(r"Could not append to config\. An item is already at '([\w.@/]+)'", text):
         return f"+{known.group(1)}: is an option already; drop the +."
     full_key = getattr(cause, "full_key", None) or "".join(re.findall(r"full_key: (\S+)", text)[:1])
     file = re.match(r"In '(.*)': \w+ raised while composing config:\n(.*)", text)
@@ -108,37 +104,6 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     if group and "No match in the defaults list" in text:
         return f"{group.group(1)}: there is no such option{nearest(group.group(1), schemas.keys())}."
     return f"{first_line(error)}."
-
-
-def _explain_file(error: BaseException, text: str) -> str:
-    """A sentence on an option file that Hydra cannot take as one, which it does not name; empty for other errors."""
-    path = _local(error, "load_config", "full_path")
-    if isinstance(error, UnicodeDecodeError):
-        return f"{path or 'an option file'}: is not UTF-8 ({error.reason} at byte {error.start})."
-    if isinstance(error, ReaderError):
-        return f"{path or 'an option file'}: cannot be read ({first_line(error)})."
-    if isinstance(error, RecursionError) and path:
-        return f"{path}: contains itself."
-    if isinstance(error, RecursionError):
-        nested = _locals(error, "_create_defaults_tree_impl", "root")[-20:]
-        names = sorted({str(root.node.get_config_path()) for root in nested})
-        return f"{', '.join(names)}: the defaults of an option file lead back to it." if names else ""
-    repo, named = _local(error, "_compose_config_from_defaults_list", "repo"), re.findall(r"^In '(.*)': ", text)
-    for source, name in itertools.product(repo.get_sources() if repo else [], named):
-        path = Path(source.path, f"{name}.yaml")
-        if path.is_file() and path.read_bytes().startswith(codecs.BOM_UTF8):
-            return f"{path}: begins with a byte order mark, which hides its first line; save it as UTF-8 without one."
-    return ""
-
-
-def _locals(error: BaseException, function: str, name: str) -> list[Any]:
-    """The values of a local variable in each call of a function that the error went through, the innermost last."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == function]
-    return [frame.f_locals[name] for frame in frames if name in frame.f_locals]
-
-
-def _local(error: BaseException, function: str, name: str) -> Any:
-    return next(reversed(_locals(error, function, name)), None)
 
 
 def _explain_type(full_key: str, text: str) -> str:

@@ -55,6 +55,7 @@ def _begin(cfg: DictConfig) -> None:
 
 
 def _job(cfg: DictConfig) -> None:
+    logging.raiseExceptions = False  # a full disk would print a traceback for each line of train.log
     hydra_config = HydraConfig.get()
     folder = Path(hydra_config.runtime.output_dir)
     if hydra_config.mode == RunMode.MULTIRUN:
@@ -143,13 +144,7 @@ def with_label(request: RunRequest) -> RunRequest:
 
 def resumed_request(arguments: Sequence[str], typed: Sequence[str] = ()) -> RunRequest:
     """The run that ``resume=FOLDER`` among ``arguments`` names; see :func:`dqnspeed.cli.resume.prepare`."""
-    found = resuming.prepare(arguments, typed)
-    return with_label(
-        RunRequest(
-            found.run, found.spec, found.folder, found.plain, "", found.group, found.overrides, resume=True,
-            on_locked=found.remember,
-        )
-    )  # fmt: skip
+    return with_label(resuming.prepare(arguments, typed))
 
 
 def train_and_print(request: RunRequest) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -78,20 +78,11 @@ def allowed_cores() -> set[int]:
 
 def cpu_seconds() -> float:
     """Busy seconds of the allowed cores together, by all processes."""
-    worked, listed = ("user", "nice", "system", "irq", "softirq", "steal"), psutil.cpu_times(percpu=True)
-    ours = listed_cores(range(len(listed)))
-    return sum(getattr(times, name, 0.0) for times, own in zip(listed, ours, strict=False) for name in worked if own)
-
-
-def listed_cores(positions: Sequence[int], stat: Path = Path("/proc/stat")) -> list[bool]:
-    """Whether this process may use each of the cores that psutil lists.
-
-    psutil gives no numbers of cores, which differ from ``positions`` if some cores are offline. A container may list
-    only its own cores with new numbers; then all of them count.
-    """
-    numbers = [int(number) for number in re.findall(r"^cpu(\d+) ", read_text(stat), re.MULTILINE)] or list(positions)
-    allowed = allowed_cores()
-    return [number in allowed or not allowed.issubset(numbers) for number in numbers]
+    worked = "user", "nice", "system", "irq", "softirq", "steal"
+    listed, allowed = psutil.cpu_times(percpu=True), allowed_cores()
+    if max(allowed) < len(listed):  # else a container lists its own cores with new numbers
+        listed = [listed[number] for number in allowed]
+    return sum(getattr(times, name, 0.0) for times in listed for name in worked)
 
 
 def own_cpu_seconds() -> float:

@@ -18,14 +18,12 @@ from dqnspeed.system import messages
 METRICS, EPISODES = "metrics.jsonl", "episodes.csv"
 SUMMARY = "summary.json"
 EVALUATING = "time/evaluating"  # metric: seconds of evaluations, which ``time`` leaves out
-BEGUN = "run.json"  # part of the summary that is known from the start
+BEGUN = "run.json"  # the run's overrides, and the part of the summary that is known from the start
 CONFIG = "config.json"  # our own copy of the configuration
-HYDRA = ".hydra"
-HYDRA_CONFIG, HYDRA_OVERRIDES = f"{HYDRA}/config.yaml", f"{HYDRA}/overrides.yaml"
-RESUMED = f"{HYDRA}/resumed.yaml"  # the overrides that the run was resumed with
+HYDRA = ".hydra"  # Hydra's own copy, which nothing here reads
 CHECKPOINTS, VIDEOS = "checkpoints", "videos"
 BEST = f"{CHECKPOINTS}/best.safetensors"
-PLAYED, TABLE = "play.jsonl", "table.png"
+PLAYED = "play.jsonl"
 TENSORBOARD, WANDB = "tensorboard", "wandb"
 WANDB_ID = f"{WANDB}/id.txt"
 LOCK = ".lock"
@@ -166,7 +164,7 @@ def read_summary(folder: Path, name: str = SUMMARY) -> Row:
 
 def read_config(folder: Path) -> Row:
     """The configuration of a run, as it was written; empty if it cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         return config if isinstance(config, dict) else {}
     return {}
@@ -182,10 +180,9 @@ def flat(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_overrides(folder: Path) -> list[str]:
-    """The overrides that a run was started with; empty if they cannot be read."""
-    with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
-        lines = yaml.safe_load(read_yaml(folder / HYDRA_OVERRIDES))
-        return [str(line) for line in lines] if isinstance(lines, list) else []
+    """The overrides of a run from its start to its last resume; empty if they cannot be read."""
+    with contextlib.suppress(DamagedError, KeyError, TypeError):
+        return [str(line) for line in read_summary(folder, BEGUN)["overrides"]]
     return []
 
 

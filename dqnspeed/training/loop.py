@@ -41,9 +41,9 @@ def train(request: RunRequest) -> dict[str, Any]:
         state = None
         if request.resume:
             state = state_to_resume(folder, config.checkpoint, request.restart_if_no_checkpoint)
-        request.on_locked()
         run = Run(request, state, signals, resources)
-        save_start(folder, request.options, {**begun(config, run.label), "begun_again": run.progress.begun_again})
+        start = {"begun_again": run.progress.begun_again, "overrides": list(request.overrides)}
+        save_start(folder, request.options, {**begun(config, run.label), **start})
         error: BaseException | None = None
         try:
             run.start_parts()

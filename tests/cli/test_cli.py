@@ -115,17 +115,6 @@ def test_every_command_prints_its_version(
     assert re.fullmatch(r"dqnspeed \S+ \(hydra 1\.\S+, torch 2\.\S+\)\n", capsys.readouterr().out)
 
 
-@pytest.mark.integration  # Python compiles every module again
-@pytest.mark.parametrize("values", ["range(0,2)", "choice(0,1)"])
-def test_functions_that_hydra_cannot_read_without_asserts_are_one_sentence(values: str, tmp_path: Path) -> None:
-    result = subprocess.run(
-        command("-m", f"seed={values}", "sweep.dry_run=true", *FEW),
-        cwd=tmp_path, env={**environment(), "PYTHONOPTIMIZE": "1"}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert (result.returncode, result.stdout) == (2, "")
-    assert re.fullmatch(r"dqnspeed: PYTHONOPTIMIZE: Hydra cannot read functions .*; unset it\.\n", result.stderr)
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", [["parallelism=overlap", "wrappers.stack=2"], ["algo=ppo", "num_envs=2"]])
 def test_a_run_whose_warnings_are_errors_ends_well(kind: list[str], tmp_path: Path) -> None:

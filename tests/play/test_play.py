@@ -417,21 +417,16 @@ def test_the_overlay_marks_the_chosen_action_and_longer_bars_mean_higher_values(
 
 
 @pytest.mark.parametrize("env", ["frozen_lake", "cliff_walking", "taxi"])
-def test_a_table_is_played_and_drawn(env: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_played(env: str, tmp_path: Path) -> None:
     line = [f"env={env}", "algo=q_learning", "eval.every_steps=1000", "eval.episodes=2", "stop.max_steps=3000"]
     if env == "frozen_lake":
         line.append("env.kwargs={is_slippery: false}")
     dqnspeed.train([*line, "tracking=local", "tracking.progress=off"], folder=tmp_path / "run")
     result = play_here(options(f"run={tmp_path / 'run'}", "episodes=1", "checkpoint=final", "window=false"))
-    path = result["games"][0]["path"]
-    assert path in capsys.readouterr().out
-    states = [int(word) for word in path.split()[::2]]
+    [game] = result["games"]
+    assert game["length"] == sum(result["actions"].values())
     if env == "frozen_lake":
-        assert (states[0], states[-1], len(states)) == (0, 15, 7)  # the shortest way
-        assert set(path.split()[1::2]) == {"↓", "→"}
-    from PIL import Image
-
-    assert np.asarray(Image.open(tmp_path / "run" / "table.png")).std() > 10
+        assert (game["return"], game["length"]) == (1, 6)  # the shortest way
 
 
 @pytest.mark.parametrize("algo", ["a2c", "ppo", "pqn"])

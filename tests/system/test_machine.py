@@ -84,17 +84,3 @@ def test_a_processor_computes_in_bf16_if_it_says_so(tmp_path: Path, line: str, p
     assert machine.best_precision("cpu", tmp_path / "none") == "fp32"
     if not machine.device_available("cuda"):
         assert machine.best_precision("cuda") == "fp32"  # a run there is refused, but only once it is composed
-
-
-@pytest.mark.parametrize(
-    ("numbers", "allowed", "ours"),
-    [([0, 1, 2, 3], {1, 2}, [False, True, True, False]), ([0, 2, 4], {0, 4}, [True, False, True]),
-     ([0, 1], {5, 9}, [True, True])],
-    ids=["all", "some are offline", "a container's"],
-)  # fmt: skip
-def test_busy_cores_are_told_by_their_numbers(
-    numbers: list[int], allowed: set[int], ours: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "allowed_cores", lambda: allowed)
-    (tmp_path / "stat").write_text("cpu  9 9 9\n" + "".join(f"cpu{number} 1 2 3\n" for number in numbers) + "intr 1\n")
-    assert machine.listed_cores(range(len(numbers)), tmp_path / "stat") == ours

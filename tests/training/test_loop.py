@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import logging
 import multiprocessing
 import os
 import re
@@ -38,7 +37,6 @@ from forked import Forked
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
 from dqnspeed.algorithms.update_metrics import NotFiniteError
-from dqnspeed.cli.log_file import LogFile
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.system.atomic import nan_to_none
@@ -409,24 +407,6 @@ def test_a_header_that_a_full_disk_refused_comes_with_the_first_line(tmp_path: P
     lines.add("5,6")
     lines.close()
     assert path.read_text() == "a,b\n3,4\n5,6\n"
-
-
-def test_a_log_on_a_full_disk_is_reported_once_in_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, before = tmp_path / "train.log", resource.getrlimit(resource.RLIMIT_FSIZE)
-    logger, handler = logging.getLogger("full"), LogFile(path, delay=True)
-    logger.addHandler(handler)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2, before[1]))
-    try:
-        for _ in range(3):
-            logger.warning("something")
-        logger.removeHandler(handler)
-        with pytest.raises(OSError, match="too large"):
-            handler.close()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert capsys.readouterr().err == f"dqnspeed: {path} could not be written: [Errno 27] File too large.\n"
 
 
 def test_a_run_whose_end_the_disk_refuses_says_so_and_fails(tmp_path: Path) -> None:
