@@ -50,10 +50,10 @@ def make_buffer(run: RunConfig, spec: EnvSpec, device: torch.device | None = Non
     return algorithm_of(run).buffer(run, spec, device)
 
 
-def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None, jobs: int = 1) -> None:
-    """Raise :class:`ConfigError` if the host's memory is too small for ``jobs`` such runs at a time.
+def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None) -> None:
+    """Raise :class:`ConfigError` if the host's memory is too small.
 
-    Each needs the memory of experience, unless ``device`` holds it, and the weights that processes share."""
+    A run needs memory for experience, unless ``device`` holds it, and for the weights that processes share."""
     option, asked, unit = algorithm_of(run).size(run)
     weights = 0
     if run.parallelism.shares_memory:
@@ -69,12 +69,12 @@ def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None, jobs:
         return weights + layout_bytes(algorithm_of(sized).arrays(sized, spec, device))
 
     if device is None:
-        check_memory(held, option, asked, unit, shared=False, jobs=jobs)
+        check_memory(held, option, asked, unit, shared=False)
     if device is not None or run.shares_replay:
-        check_memory(written, option, asked, unit, shared=run.shares_replay, jobs=jobs)
+        check_memory(written, option, asked, unit, shared=run.shares_replay)
     elif weights:
         actors = run.parallelism.num_actors
-        check_memory(lambda _: weights, "parallelism.num_actors", actors, "actors", shared=True, jobs=jobs)
+        check_memory(lambda _: weights, "parallelism.num_actors", actors, "actors", shared=True)
 
 
 def with_size(run: RunConfig, option: str, value: int) -> RunConfig:

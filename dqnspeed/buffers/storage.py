@@ -71,16 +71,13 @@ def layout_bytes(layout: Layout) -> int:
     return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout.values())
 
 
-def check_memory(
-    needed: Callable[[int], int], option: str, asked_for: int, unit: str, shared: bool, jobs: int = 1
-) -> None:
+def check_memory(needed: Callable[[int], int], option: str, asked_for: int, unit: str, shared: bool) -> None:
     """Check that a buffer fits into the memory of this machine, before anything is allocated.
 
     Args:
         needed: number of bytes for a value of ``option``; grows with the value.
         asked_for: the value asked for, in ``unit``.
         shared: the memory is shared with other processes.
-        jobs: number of jobs of a sweep that take as much at a time.
 
     Raises:
         ConfigError: the buffer does not fit; names the bytes needed, the bytes free and the value that would fit.
@@ -90,14 +87,13 @@ def check_memory(
         in_shm = shutil.disk_usage("/dev/shm").free
         if in_shm < free:
             free, where, advice = in_shm, "shared memory (/dev/shm)", SHM_ADVICE
-    free = int(free * SHARE_OF_FREE_MEMORY / jobs)
+    free = int(free * SHARE_OF_FREE_MEMORY)
     if asked > free:
         fits = bisect.bisect_right(range(1, asked_for), free, key=needed)  # values from 1 that fit, so the largest one
-        each = "" if jobs == 1 else f" for each of {jobs} jobs at a time"
         smaller = f"; at most {fits} {unit} would fit" if fits else ""
         raise ConfigError(
             f"{option}={asked_for}: needs {machine.format_bytes(asked)} of {where} and {machine.format_bytes(free)} "
-            f"can be had{each}{smaller}.{advice}"
+            f"can be had{smaller}.{advice}"
         )
 
 

@@ -125,15 +125,13 @@ def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
     """
     run = _typed(cfg)
     check_values(run, only=("device",))  # which is asked below
-    begun = run.backend.name, run.execution.precision, run.tracking.wandb
     if run.backend.name == "auto":
         cfg.backend = schemas.writable(auto.choose(run))
     if run.execution.precision == "auto":
         cfg.execution.precision = machine.best_precision(run.device)
     if run.tracking.wandb == "auto":
         cfg.tracking.wandb = mode_of_environment() or "offline"
-    if "auto" in begun:
-        run = _typed(cfg)
+    run = _typed(cfg)
     if 0 in (run.num_envs, run.parallelism.num_actors):
         ruled = by_rule(run, machine.cores())
         cfg.num_envs, cfg.parallelism.num_actors = ruled.num_envs, ruled.parallelism.num_actors

@@ -16,7 +16,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from dqnspeed import actors, algorithms, buffers, envs, execution, exploration, networks, tracking
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.registry import FOLDERS, GROUPS
+from dqnspeed.config.registry import FOLDERS
 from dqnspeed.envs import backends
 from dqnspeed.system.messages import kind_and_line
 
@@ -46,19 +46,14 @@ def load() -> None:
     if named:
         find_modules_here()
     for name in dict.fromkeys([*(point.module for point in installed()), *named]):
-        before = {group: dict(known.options) for group, known in GROUPS.items()}, list(FOLDERS)
         try:
             importlib.import_module(name)
-            continue
         except ConfigError as error:
             print_note(f"plugin {name}: {error}")
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever somebody else's module raises
             print_note(f"plugin {name}: could not be imported ({kind_and_line(error)}); its options are missing.")
-        options, FOLDERS[:] = before
-        for group, known in GROUPS.items():
-            known.options = options[group]
     Plugins.instance().register(PluginFolders)
 
 

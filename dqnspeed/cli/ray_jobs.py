@@ -132,12 +132,3 @@ def _run(
         task_function=task, config=job, job_dir_key="hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir",
         hydra_context=context,
     )  # fmt: skip
-
-
-def has_a_machine(cpus_per_job: float) -> bool:
-    """Whether nothing else of Ray's fits on the machine of this job, all of whose cores Ray has."""
-    import ray
-
-    here = ray.get_runtime_context().get_node_id()
-    [cpus] = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["NodeID"] == here]
-    return bool(cpus >= (os.cpu_count() or 1) and cpus - cpus_per_job < 1)

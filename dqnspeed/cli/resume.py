@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,6 @@ from dqnspeed.tracking.run_folder import (
     CONFIG,
     SWEEP,
     DamagedError,
-    flat,
     group_of,
     looking_into,
     read_config,
@@ -75,7 +73,6 @@ def prepare(arguments: Sequence[str], typed: Sequence[str] = ()) -> RunRequest:
     folder = _folder(arguments)
     overrides = compose.as_meant([argument for argument in arguments if not argument.startswith(PREFIX)])
     cfg = _configuration(folder, overrides)
-    _check_is_its_own(folder, plain_of(cfg))
     trust.check_code(plain_of(cfg), folder, trusted, [*overrides, *typed])
     run, plain = compose.from_hydra(cfg), plain_of(cfg)
     _check_unfinished(run, folder)
@@ -149,13 +146,6 @@ def plain_of(cfg: DictConfig) -> dict[str, Any]:
     return cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
 
 
-def _differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Options of both that differ, in words."""
-    one, other = flat(there), flat(here)
-    keys = [key for key in one if key in other and one[key] != other[key]]
-    return [f"{key}={one[key]} there, {other[key]} here" for key in keys]
-
-
 def advice(folder: Path) -> str:
     """The command that resumes the run in ``folder``, if it left a checkpoint."""
     if not checkpoint.candidates(folder / CHECKPOINTS):
@@ -187,36 +177,12 @@ def _configuration(folder: Path, overrides: Sequence[str]) -> DictConfig:
     return cfg
 
 
-def _check_is_its_own(folder: Path, plain: Mapping[str, Any]) -> None:
-    """Raise :class:`ConfigError` if the newest checkpoint is of a run with another configuration."""
-    found = checkpoint.newest_config(folder / CHECKPOINTS)
-    if found and (differing := foreign(found[1], plain)):
-        raise ConfigError(
-            f"resume={folder}: {CHECKPOINTS}/{found[0].name} is of another run ({differing[0]}); move it away "
-            f"to resume from the one before it."
-        )
-
-
-def foreign(theirs: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
-    """Differences between the configurations of a checkpoint and a run that make them different runs, in words."""
-    return [pair for pair in _differing(theirs, plain) if not pair.startswith(changeable()) or pair.startswith(FIXED)]
-
-
-def _is_judged_alike(run: RunConfig, folder: Path) -> bool:
-    """Whether the run in ``folder`` has counted as solved by the same mean, as far as is known."""
-    with contextlib.suppress(KeyError, TypeError):
-        begun = read_config(folder)["stop"]
-        of_more = run.stop.on == "train" and run.stop.window > begun["window"]  # the mean of more games is yet to come
-        return bool(run.stop.on == begun["on"] and not of_more)
-    return True
-
-
 def _check_unfinished(run: RunConfig, folder: Path) -> None:
     try:
         summary, stop = read_summary(folder), run.stop
         reason = summary["stopped_by"]
         reached = {
-            "reward_bound": (stop.reward_bound if _is_judged_alike(run, folder) else None, summary["reward_bound"]),
+            "reward_bound": (stop.reward_bound, summary["reward_bound"]),
             "max_steps": (stop.max_steps, summary["agent_steps"]),
             "max_minutes": (stop.max_minutes, summary["wall_time_s"] / 60),
         }

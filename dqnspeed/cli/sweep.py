@@ -25,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from dqnspeed.cli import trust
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
 from dqnspeed.cli.key_value import CommandLine
-from dqnspeed.cli.sweep_record import PREFIX, Job, Line, Outcome, Record, outcome, quoted, varied_first
+from dqnspeed.cli.sweep_record import PREFIX, Job, Line, Outcome, Record, outcome, quoted
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.system import atomic, messages, signing
@@ -131,7 +131,7 @@ class Sweep:
             yield
         except Exception as error:
             if self.heard.received is None:
-                raise RunError(f"the launcher failed: {type(error).__name__}: {_reason(error)}") from error
+                raise RunError(f"the launcher failed: {messages.kind_and_line(error)}.") from error
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -180,13 +180,6 @@ class Sweep:
     def has_failed(self) -> bool:
         """Whether a job has not come to its end."""
         return self.folder is not None and any(not outcome(self.folder / job.folder).is_finished for job in self.jobs)
-
-
-def _reason(error: Exception) -> str:
-    """What a launcher says, as one line: of submitit's the second says what became of a job, or the last of a trace."""
-    said = [line.strip() for line in str(error).splitlines() if line.strip("- ")]
-    end = next((k for k, line in enumerate(said) if line.startswith("You can check full logs")), 0)
-    return " ".join([*said[:1], *(said[end - 1 : end] if end > 1 else said[1:2])])
 
 
 sweep = Sweep()
@@ -244,15 +237,6 @@ def swept(cfg: DictConfig) -> list[str]:
     return [f"{key}={value}" for key, value in params.items()] + [str(text) for text in cfg.hydra.overrides.task]
 
 
-@contextlib.contextmanager
-def failures_recorded(folder: Path, cfg: DictConfig) -> Iterator[None]:
-    """Print and record the error of a job that fails inside, so that the next one can start."""
-    try:
-        yield
-    except Exception as error:
-        record_failure(folder, error, cfg)
-
-
 def record_failure(folder: Path, error: Exception, cfg: DictConfig | None = None) -> None:
     """Print why the job in ``folder`` failed, and write it into its summary as one sentence; not where another process
     runs it, or has ended it well."""
@@ -267,7 +251,7 @@ def record_failure(folder: Path, error: Exception, cfg: DictConfig | None = None
             found = outcome(folder)
             if isinstance(error, RunError) or not found.is_finished:
                 why = {"stopped_by": "error", "error": sentence.splitlines()[0]}
-                atomic.write_json(folder / SUMMARY, {**_unstarted(folder, cfg), **found.summary, **why})
+                atomic.write_json(folder / SUMMARY, {**_unstarted(cfg), **found.summary, **why})
     except OSError as refused:
         print(f"dqnspeed: {folder / SUMMARY}: cannot be written ({refused.strerror}).", file=sys.stderr)
     except ConfigError as refused:  # which ``error`` may be already
@@ -275,12 +259,12 @@ def record_failure(folder: Path, error: Exception, cfg: DictConfig | None = None
             print(f"dqnspeed: {refused}", file=sys.stderr)
 
 
-def _unstarted(folder: Path, cfg: DictConfig | None) -> Row:
-    """What a summary says of a job that failed before it started, or before it was composed."""
+def _unstarted(cfg: DictConfig | None) -> Row:
+    """The fields of a summary that are known of a job that failed before it started."""
     if cfg is None:
         return {}
     name, overrides = str(OmegaConf.select(cfg, "experiment.name")), HydraConfig.get().overrides.task
-    label = changes.label(name, varied_first(folder, overrides), changes.keys_of(overrides))
+    label = changes.label(name, overrides, changes.keys_of(overrides))
     known: dict[str, Any] = {"experiment": name, "label": label, "kind": [], "seed": OmegaConf.select(cfg, "seed")}
     numbers = ("time_to_solve_s", "steps_per_second", "updates_per_second", "samples_per_step", "return_mean_100")
     return {**known, "solved": False, **dict.fromkeys(numbers)}

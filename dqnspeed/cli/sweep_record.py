@@ -167,26 +167,13 @@ class Record:
 
 
 def searched(folder: Path) -> list[str]:
-    """The keys that a search chose values of for the run in ``folder``; empty if it is no job of a search."""
-    sweep = sweep_above(folder)
-    return next((job.searched for job in _jobs_beside(folder) if sweep and sweep / job.folder == folder), [])
-
-
-def _jobs_beside(folder: Path) -> list[Job]:
-    """All jobs of the sweep that the run in ``folder`` is one of; none of a damaged record, or without a sweep."""
+    """The keys that a search chose values of for the run in ``folder``; empty if the run is no job of a search."""
     with contextlib.suppress(ConfigError):
-        record = Record.read(sweep) if (sweep := sweep_above(folder)) else None
-        return record.jobs if record else []
+        sweep = sweep_above(folder)
+        record = Record.read(sweep) if sweep else None
+        if sweep and record:
+            return next((job.searched for job in record.jobs if sweep / job.folder == folder), [])
     return []
-
-
-def varied_first(folder: Path, overrides: Iterable[str]) -> list[str]:
-    """``overrides`` of the run in ``folder``, first what a search chose, or what not all jobs of its sweep have."""
-    if chosen := searched(folder):
-        return sorted(overrides, key=lambda override: override.lstrip("+").partition("=")[0] not in chosen)
-    of_jobs = [set(job.overrides) for job in _jobs_beside(folder)]
-    shared = set.intersection(*of_jobs) if of_jobs else set[str]()
-    return sorted(overrides, key=shared.__contains__)
 
 
 def earlier_jobs(folder: Path) -> list[Job] | None:

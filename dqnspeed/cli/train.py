@@ -24,10 +24,9 @@ from dqnspeed.cli import compose, optuna_search, trust
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import check_flags, one_sentence, run_app
 from dqnspeed.cli.errors import RunError
-from dqnspeed.cli.ray_jobs import has_a_machine, is_ray
 from dqnspeed.cli.schemas import CONF_DIR
-from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
-from dqnspeed.cli.sweep_record import Line, outcome, searched, varied_first
+from dqnspeed.cli.sweep import record_failure, sweep, take_options
+from dqnspeed.cli.sweep_record import Line, outcome, searched
 from dqnspeed.config import changes
 from dqnspeed.execution.graph import CaptureError
 from dqnspeed.execution.threads import set_threads
@@ -38,12 +37,9 @@ from dqnspeed.tracking import CallbackError
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.training.checkpoint import playable
-from dqnspeed.training.folder_lock import wait_until_free
 from dqnspeed.training.loop import train
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.schedule import schedule_sentence
-
-log = logging.getLogger(__name__)
 
 # Arguments with which nothing is trained.
 TELLING = "-h", "--help", "-c", "--cfg", "-i", "--info", "-s", "--shell", "--hydra-help", "sweep.dry_run=true"
@@ -59,8 +55,10 @@ def _job(cfg: DictConfig) -> None:
     hydra_config = HydraConfig.get()
     folder = Path(hydra_config.runtime.output_dir)
     if hydra_config.mode == RunMode.MULTIRUN:
-        with failures_recorded(_shown(folder), cfg):
+        try:
             _sweep_job(cfg, folder)
+        except Exception as error:  # the next job can start
+            record_failure(_shown(folder), error, cfg)
     else:
         with one_sentence():
             _train(_composed(cfg, folder, None), Line.of_this_process().flags)
@@ -77,8 +75,6 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
         return
     hydra_config = HydraConfig.get()
     if holds_run(folder):
-        if is_ray(hydra_config.launcher):
-            wait_until_free(folder, lambda: sweep.heard.received is not None)
         # The command line of the sweep has been checked already, in the process that launched it.
         typed = trust.code_in(resuming.plain_of(cfg))
         request = resumed_request([f"{resuming.PREFIX}{_shown(folder)}", *sweep.trust], typed)
@@ -91,8 +87,6 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
 def is_alone(launcher: Any) -> bool:
     """Whether jobs of this launcher have a machine for themselves, so that their times can be compared."""
     name = str(launcher.get("_target_"))
-    if is_ray(launcher):
-        return has_a_machine(launcher.cpus_per_job)
     # A job of Slurm's that has some cores of its machine may have neighbours.
     has, cores = os.environ.get("SLURM_CPUS_ON_NODE", ""), os.cpu_count() or 1
     return "basic_launcher" in name or ("Slurm" in name and has.isdigit() and int(has) >= cores)
@@ -138,8 +132,8 @@ def with_label(request: RunRequest) -> RunRequest:
     changed = compose.changed(config, overrides)
     kind = changes.kinds(config.experiment.kind, changed)
     config = dataclasses.replace(config, experiment=dataclasses.replace(config.experiment, kind=kind))
-    varied, chosen = varied_first(request.folder, overrides), changed.union(searched(request.folder))
-    return dataclasses.replace(request, config=config, label=changes.label(config.experiment.name, varied, chosen))
+    label = changes.label(config.experiment.name, overrides, changed.union(searched(request.folder)))
+    return dataclasses.replace(request, config=config, label=label)
 
 
 def resumed_request(arguments: Sequence[str], typed: Sequence[str] = ()) -> RunRequest:
@@ -159,8 +153,6 @@ def train_and_print(request: RunRequest) -> dict[str, Any]:
     device, threads = str(machine.pick_device(config.device)), torch.get_num_threads()
     lines = opening(config, request.label, device, threads, shown, request.resume)
     print(*lines, schedule_sentence(config), sep="\n", flush=True)
-    if unsigned := trust.unsigned(request.options):
-        log.warning("%s", unsigned)
     try:
         summary = train(request)
     except (ActorError, NotFiniteError, CaptureError, CallbackError) as error:

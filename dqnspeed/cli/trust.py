@@ -6,8 +6,9 @@ somebody else name is imported only where the command line asks for it.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from dqnspeed.tracking.run_folder import CONFIG
 
 OPTION = "trust"
 ADVICE = f"Add {OPTION}=true if you trust whoever made it."
-_CODE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w./-]*")  # module:Name, as in the arguments of an environment
+_CODE = re.compile(r'"[^\W\d][\w.]*:[^\W\d][\w./-]*"')  # module:Name as a JSON text
 
 
 def take(arguments: Sequence[str]) -> tuple[bool, list[str]]:
@@ -43,7 +44,8 @@ def code_in(config: Mapping[str, Any]) -> list[str]:
     """
     env, parallelism = config.get("env") or {}, config.get("parallelism") or {}
     named = [f"env.id={env['id']}"] if "id" in env and not _is_registered(str(env["id"])) else []
-    named += [f"env.kwargs={env['kwargs']}"] if any(map(_CODE.fullmatch, _texts(env.get("kwargs")))) else []
+    if _CODE.search(json.dumps(env.get("kwargs"), ensure_ascii=False)):
+        named.append(f"env.kwargs={env['kwargs']}")
     if parallelism.get("address") not in (None, "auto"):
         named.append(f"parallelism.address={parallelism['address']}")
     return named
@@ -65,24 +67,7 @@ def check_code(config: Mapping[str, Any], folder: Path, trusted: bool, typed: Co
             raise ConfigError(f"{option}: runs code that {folder} names, which was not made here. {ADVICE}")
 
 
-def unsigned(config: Mapping[str, Any]) -> str:
-    """A sentence if a run of this configuration names code and cannot be signed; else empty."""
-    named, problem = code_in(config), signing.problem()
-    if not named or not problem:
-        return ""
-    return f"{problem}; to play or resume this run takes {OPTION}=true, since it names code ({named[0]})."
-
-
 def _is_registered(env_id: str) -> bool:
     """Whether an id names no module, or the module of an installed plugin, which is always imported."""
     module = env_id.rpartition(":")[0]
     return not module or rom_of(env_id) is not None or module in {point.module for point in plugins.installed()}
-
-
-def _texts(node: Any) -> Iterator[str]:
-    """The texts in nested lists and mappings."""
-    if isinstance(node, str):
-        yield node
-    elif isinstance(node, (Mapping, list, tuple)):
-        for one in node.values() if isinstance(node, Mapping) else node:
-            yield from _texts(one)

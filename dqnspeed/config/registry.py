@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_type_hints
@@ -122,11 +122,6 @@ def class_of(group: str, name: Any) -> type:
             f"{', '.join(names)}."
         )
     return found
-
-
-def names_of(option: type, group: str) -> Iterator[str]:
-    """Each name that a class has as an option of ``group``."""
-    yield from (name for name, kind in GROUPS[group].options.items() if kind is option)
 
 
 def _path(option: type) -> str:

@@ -41,9 +41,7 @@ class AlgoConfig(GroupOption):
 
     replays: ClassVar[bool] = False  # learns from a replay; else from experience in order, once
     uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it uses, of those that not all use
-    supports_cuda_graph: ClassVar[bool] = (
-        False  # batches are drawn on the device, so that drawing and update can be one graph
-    )
+    supports_cuda_graph: ClassVar[bool] = False  # drawing a batch and updating can be one graph
     compiles_gradients: ClassVar[bool] = False  # on a CPU, in one graph with the loss; see algorithms/optimization.py
     outputs: ClassVar[str] = "action values"  # what its network computes for each action
 

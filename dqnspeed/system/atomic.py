@@ -26,10 +26,11 @@ def replace(path: Path) -> Iterator[Path]:
     """
     partial = path.with_name(f"{path.name}.{os.getpid()}{PARTIAL}")  # another process may write the same file
     partial.unlink(missing_ok=True)
-    mode = _usual_mode(partial)
+    umask = os.umask(0o077)  # the only way to read it is to set it
+    os.umask(umask)
     try:
         yield partial
-        partial.chmod(mode)  # safetensors makes files that only their owner can read
+        partial.chmod(0o666 & ~umask)  # safetensors makes files that only their owner can read
         flush(partial)
         os.replace(partial, path)
         with contextlib.suppress(OSError):  # not every file system can flush folders
@@ -37,15 +38,6 @@ def replace(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-
-
-def _usual_mode(path: Path) -> int:
-    """The mode of a new file at ``path`` by the umask of this process."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    path.unlink()
-    mode = stat.S_IMODE(os.fstat(handle).st_mode)
-    os.close(handle)
-    return mode
 
 
 def open_regular(path: Path, mode: str, buffering: int = -1) -> IO[bytes]:

@@ -11,24 +11,22 @@ from typing import Any
 import torch
 
 from dqnspeed.actors import ActorArguments, Actors, Collected, make_actors
-from dqnspeed.algorithms import Learner, algorithm_of, make_buffer, make_learner
+from dqnspeed.algorithms import Learner, make_buffer, make_learner
 from dqnspeed.algorithms.memory_estimate import buffer_device
 from dqnspeed.buffers import Buffer
-from dqnspeed.buffers.storage import layout_bytes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.malloc import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import LearnerThreads, set_threads
 from dqnspeed.networks.base import Network
-from dqnspeed.system import machine, seeding
+from dqnspeed.system import atomic, machine, seeding
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking import Callback, Callbacks, make_trackers
 from dqnspeed.tracking.files import EpisodesFile, MetricsFile, file_sizes, shorten, time_logged
 from dqnspeed.tracking.metrics import times
-from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, METRICS
+from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, METRICS, SUMMARY
 from dqnspeed.tracking.terminal import make_progress
 from dqnspeed.tracking.time_left import EarlierRuns, earlier_runs
 from dqnspeed.tracking.video import EpisodeVideos
@@ -38,12 +36,12 @@ from dqnspeed.training.progress import Progress
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
 from dqnspeed.training.state_file import State
-from dqnspeed.training.summary import summarize, write_summary
+from dqnspeed.training.summary import summarize
 from dqnspeed.training.updates import Updates, make_updates
 
 log = logging.getLogger(__name__)
 
-NAME_LENGTH = 60  # longest label in the name for tracking services
+NAME_LENGTH = 120  # longest label in the name for tracking services
 MIN_EPISODES = 10  # training episodes before a provisional best checkpoint
 
 
@@ -121,7 +119,7 @@ class Run:
             self._shorten_files(state)
         self.callbacks.on_training_start(self)
         self.callbacks.check()
-        self.buffer = make_buffer(config, spec, place_of_experience(config, spec))
+        self.buffer = make_buffer(config, spec, buffer_device(config, spec))
         self._resources.callback(self.buffer.close)
         self.learner.attach(self.buffer)
         if state:
@@ -150,7 +148,10 @@ class Run:
         )  # fmt: skip
         summary["callbacks"] = {name: round(seconds, 3) for name, seconds in self.callbacks.seconds.items()}
         summary["not_written"] = self.checkpoints.not_written()
-        summary["not_written"] += write_summary(self.folder, summary)
+        try:
+            atomic.write_json(self.folder / SUMMARY, summary)
+        except OSError as raised:
+            summary["not_written"].append(f"{SUMMARY} ({raised.strerror})")
         self.callbacks.on_training_end(self, summary)
         return summary
 
@@ -260,10 +261,11 @@ class Run:
             **progress.metrics(self.learner.stats(), self.updates),
             **times(self.device.type, progress.timer.seconds, self.actors.seconds, callbacks),
             **self.actors.metrics(),
-            **machine.gpu_metrics(self.device),
             **self._evaluated,
         }
         self._evaluated = {}
+        if self.device.type == "cuda":
+            metrics["perf/gpu_mib"] = torch.cuda.memory_allocated(self.device) / 2**20
         self.callbacks.on_report(self, metrics)
         if self.config.stop.on != "eval" and (returns.full or returns.count >= MIN_EPISODES):
             self._save_if_best(returns.mean, provisional=not returns.full)
@@ -310,21 +312,6 @@ class Run:
             state = {"learner": {"network": weights}, "progress": facts, "config": self.options}
             if path := self.checkpoints.save_best(state, mean, provisional):
                 self.callbacks.on_checkpoint(self, path)
-
-
-def place_of_experience(config: RunConfig, spec: EnvSpec) -> torch.device | None:
-    """The device of experience, ``None`` for the host.
-
-    The log says how much of a GPU's memory experience takes, or why the host keeps it.
-    """
-    where, device = buffer_device(config, spec), machine.pick_device(config.device)
-    taken = machine.format_bytes(layout_bytes(algorithm_of(config).layout(config, spec)))
-    if where is not None:
-        log.info("experience takes %s of the memory of %s", taken, where)
-    elif device.type == "cuda" and config.replay.device == "auto":
-        free = machine.format_bytes(machine.free_gpu_memory(device))
-        log.info("experience takes %s, too much for the %s that are free on %s: the host keeps it", taken, free, device)
-    return where
 
 
 def prepare_process(config: RunConfig) -> None:

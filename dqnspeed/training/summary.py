@@ -12,7 +12,7 @@ import torch
 
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import atomic, machine, signing
-from dqnspeed.tracking.run_folder import BEGUN, CONFIG, SUMMARY
+from dqnspeed.tracking.run_folder import BEGUN, CONFIG
 from dqnspeed.training.progress import Progress
 
 log = logging.getLogger(__name__)
@@ -95,15 +95,6 @@ def summarize(
         "versions": machine.versions(),
         "git_commit": machine.git_commit(),
     }
-
-
-def write_summary(folder: Path, summary: dict[str, Any]) -> list[str]:
-    """Write ``summary.json``; returns what could not be written, and why."""
-    try:
-        atomic.write_json(folder / SUMMARY, summary)
-    except OSError as error:
-        return [f"{SUMMARY} ({error.strerror})"]
-    return []
 
 
 def _rounded(value: float | None) -> float | None:
