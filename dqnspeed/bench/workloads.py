@@ -34,6 +34,7 @@ from dqnspeed.tracking.metrics import Timer
 from dqnspeed.training.loop import loop
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.run import Run, prepare_process
+from dqnspeed.training.summary import close
 from dqnspeed.training.updates import make_updates
 
 WARM_UP_UPDATES = 4  # of a training, before its first event
@@ -103,7 +104,7 @@ def train(workload: Workload, counter: Counter) -> None:
         counting = CountUpdates(counter)
         request = RunRequest(workload.run, workload.spec, folder, {}, "bench", callbacks=[counting])
         run = Run(request, None, signals, resources)
-        resources.callback(run.close, None)
+        resources.callback(close, run, None)
         run.start_parts()
         counter.paused = run.threads.stopped
         counting.flop_per_update = _flop_per_update(workload, run.buffer.blank(workload.run.algo.batch_size))

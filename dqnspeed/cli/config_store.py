@@ -90,18 +90,25 @@ def _without_file(group: str, name: str, option: type) -> dict[str, Any]:
 def _parent(group: str, option: type) -> tuple[str, list[type]]:
     """The option with a file whose numbers ``option`` takes, and the classes whose numbers are not in that file.
 
-    This is the nearest option that ``option`` is derived from, else the default of the group.
+    This is the nearest option that ``option`` is derived from, else the option that shares most classes with it: the
+    default of the group if there are several.
     """
     classes = list(option.__mro__)
     for i, kind in enumerate(classes[1:], 1):
         for name, other in GROUPS[group].options.items():
             if other is kind and has_file(group, name):
                 return name, classes[:i]
-    return default_options()[group], classes
+    related = [default_options()[group], *(name for name in GROUPS[group].options if _is_whole(group, name))]
+    return max(related, key=lambda name: len({*classes} & {*class_of(group, name).__mro__})), classes
 
 
 def _file(group: str, name: str) -> DictConfig:
     return cast("DictConfig", OmegaConf.load(Path(CONF_DIR, group, f"{name}.yaml")))
+
+
+def _is_whole(group: str, name: str) -> bool:
+    """Whether dqnspeed has a file of this option that holds all its numbers."""
+    return Path(CONF_DIR, group, f"{name}.yaml").is_file() and f"/schema/{group}" in str(_file(group, name).defaults[0])
 
 
 def names() -> dict[str, list[str]]:

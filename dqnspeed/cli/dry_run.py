@@ -1,4 +1,4 @@
-"""``sweep.dry_run=true``: the jobs of a sweep, what each would be, and how long they would take."""
+"""``sweep.dry_run=true``: print the jobs of a sweep, their configurations and their time limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def print_plan(jobs: Sequence[tuple[Job, RunConfig, EnvSpec]], last: int = 1) ->
     each = [run.stop.max_minutes for _, run, _ in jobs]
     each = [*each[:-1], *each[-1:] * last]
     open_ended = each.count(None)
-    besides = f", and {open_ended} of a time that is not known" if open_ended else ""
+    besides = f", and {open_ended} without a time limit" if open_ended else ""
     what = "1 job" if len(each) == 1 else f"{len(each)} jobs, one after another"
     apart = "start-up and evaluations" if any(run.eval.every_steps for _, run, _ in jobs) else "start-up"
     print(f"{what}: {_at_most(sum(filter(None, each)))}{besides}; {apart} apart")
@@ -41,6 +41,4 @@ def print_plan(jobs: Sequence[tuple[Job, RunConfig, EnvSpec]], last: int = 1) ->
 def _at_most(minutes: float | None) -> str:
     if minutes is None:
         return "not known"
-    if minutes >= 60:
-        return f"at most {minutes / 60:.1f} h"
-    return f"at most {minutes:.1f} min" if minutes >= 1 else f"at most {minutes * 60:.0f} s"
+    return f"at most {minutes:,.1f} min"

@@ -1,4 +1,4 @@
-"""Mistakes of the user, each as one sentence."""
+"""Mistakes of the user as one sentence each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dqnspeed.cli import schemas
 from dqnspeed.config.options import ConfigError, in_words, nearest
 from dqnspeed.system.messages import first_line
 
-ASKED_FOR = "DQNSPEED_FULL_ERROR"  # what the user set of Hydra's, where a sweep that has set it started this process
+ASKED_FOR = "DQNSPEED_FULL_ERROR"  # the user's HYDRA_FULL_ERROR, since this process and jobs of a sweep set their own
 FULL_ERROR = os.environ.get(ASKED_FOR, os.environ.get("HYDRA_FULL_ERROR")) == "1"
 USER_ERRORS = (ConfigError, HydraException, OmegaConfBaseException)
 READERS = ("hydra", "omegaconf", "yaml")
@@ -29,7 +29,7 @@ class RunError(Exception):
 
 
 def is_user_error(error: Exception) -> bool:
-    """Whether this is a mistake of the user: an error of configuration, or raised in Hydra, OmegaConf or YAML."""
+    """Whether ``error`` is a mistake of the user: a configuration error, or raised in Hydra, OmegaConf or YAML."""
     if isinstance(error, USER_ERRORS):
         return True
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -39,7 +39,7 @@ def is_user_error(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def as_config_error(overrides: Sequence[str] = ()) -> Iterator[None]:
-    """Raise every mistake of the user as :class:`ConfigError`, with the sentence that the command line prints."""
+    """Raise a mistake of the user as :class:`ConfigError` with the sentence of the command line."""
     try:
         yield
     except Exception as error:
@@ -49,7 +49,7 @@ def as_config_error(overrides: Sequence[str] = ()) -> Iterator[None]:
 
 
 def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str:
-    """One sentence for a composition error, with the nearest names if a name is unknown.
+    """One sentence for an error of composition, with similar names if a name is unknown.
 
     Args:
         arguments: the overrides that were composed; by default the command line.
@@ -107,7 +107,7 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
 
 
 def _explain_type(full_key: str, text: str) -> str:
-    """The value that OmegaConf refused in ``text`` for an option, and what it takes; empty if it takes anything."""
+    """The refused value in OmegaConf's ``text``, and the types of the option; empty if the option takes any type."""
     key, element, _ = full_key.partition("[")
     kinds = schemas.kinds().get(key, set[Any]())
     if element:
@@ -117,7 +117,7 @@ def _explain_type(full_key: str, text: str) -> str:
     return f"{full_key}{shown}: must be {in_words(kinds)}" if in_words(kinds) else ""
 
 
-_LAUNCHERS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "joblib": "joblib"}  # by the extras that have them
+_LAUNCHERS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "joblib": "joblib"}  # the extra of each launcher
 
 
 def _explain_missing_option(error: MissingConfigException, text: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,8 +31,6 @@ from dqnspeed.tracking.run_folder import STUDY
 
 if TYPE_CHECKING:
     import optuna
-
-log = logging.getLogger(__name__)
 
 NAME = "dqnspeed"  # of the study in its file
 # Objectives and their directions.

@@ -61,7 +61,7 @@ class Preflight(Callback):
         self._locks = contextlib.ExitStack()
 
     def __reduce__(self) -> tuple[type[Preflight], tuple[()]]:
-        return Preflight, ()  # a launcher's processes get a copy, without the locks
+        return Preflight, ()  # processes of a launcher get a copy without the locks
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with _ended_by_any_error():
@@ -79,7 +79,8 @@ class Preflight(Callback):
         with _ended_by_any_error():
             check_line(config, sweeps=True)
             check_launcher(config.hydra.launcher)
-            known = earlier_jobs(Path(config.hydra.sweep.dir)) if is_set(config, FOLDER) else None
+            folder = Path(config.hydra.sweep.dir)
+            known = earlier_jobs(folder, bool(sweep.trust)) if is_set(config, FOLDER) else None
             found = _new_jobs(config) if known is None else _missing_jobs(config, known)
             composed, trials = _composed_jobs(config, found, new=known is None), 1
             if optuna_search.is_study(config.hydra):
@@ -106,7 +107,7 @@ class Preflight(Callback):
 
 @contextlib.contextmanager
 def _ended_by_any_error() -> Iterator[None]:
-    """Hydra only warns of what its callbacks raise, and would train."""
+    """Exit at any error, because Hydra only warns of errors in callbacks."""
     try:
         with one_sentence():
             yield
@@ -119,11 +120,14 @@ OF_SWEEPS = "hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper
 
 
 def check_line(config: DictConfig, sweeps: bool) -> None:
-    """Raise :class:`ConfigError` if the command line has what Hydra passes over without a word: its overrides for the
-    other mode, several options of one group, and a user's option files with names of ours."""
+    """Raise :class:`ConfigError` for mistakes that Hydra ignores.
+
+    These are overrides for the other mode, several options of one group, and a user's option files that have the name
+    of a file in ``conf/``.
+    """
     overrides = config.hydra.overrides
     if config.hydra.job.chdir:
-        raise ConfigError("hydra.job.chdir=true: a run writes into its own folder at any rate; leave it out.")
+        raise ConfigError("hydra.job.chdir=true: a run writes into its own folder in any case; leave it out.")
     for line in overrides.hydra:
         key = line.lstrip("+~").partition("=")[0]
         if not sweeps and key.startswith(OF_SWEEPS):
@@ -165,7 +169,7 @@ def check_run(run: RunConfig) -> EnvSpec:
 
 
 def emulated(run: RunConfig) -> Iterator[str]:
-    """A sentence if this device has no instructions for the precision that was chosen."""
+    """A sentence if the device has no instructions for the chosen precision."""
     if run.execution.precision == "bf16" != machine.best_precision(run.device):
         yield (
             f"execution.precision=bf16: {machine.pick_device(run.device)} has no instructions for it here, and takes "
@@ -205,7 +209,7 @@ def without_numbers(config: DictConfig, run: RunConfig, overrides: Iterable[str]
     """A sentence if the experiment has no numbers for the algorithm.
 
     Raises:
-        ConfigError: ``overrides`` name numbers that do not exist.
+        ConfigError: an override names numbers that do not exist.
     """
     chosen = OmegaConf.select(config, "hydra.runtime.choices.numbers")
     if chosen is None:
@@ -215,8 +219,8 @@ def without_numbers(config: DictConfig, run: RunConfig, overrides: Iterable[str]
     if f"numbers={chosen}" in overrides:
         raise ConfigError(f"numbers={chosen}: there is no such option{nearest(chosen, names()['numbers'])}.")
     yield (
-        f"experiment={run.experiment.name}: has no numbers for algo={run.algo.name}, which keeps those of its own "
-        f"file; give it some in numbers/{chosen}.yaml."
+        f"experiment={run.experiment.name}: has no numbers for algo={run.algo.name}, which keeps its defaults; write "
+        f"numbers/{chosen}.yaml to change them."
     )
 
 
@@ -234,7 +238,7 @@ def unbounded(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
 
 
 def _new_jobs(config: DictConfig) -> list[tuple[int, Job]]:
-    """The jobs of a new sweep by number, without their folders; none of a search, which come one after another."""
+    """The jobs of a new sweep with their numbers, without folders; a search has none yet."""
     if optuna_search.is_study(config.hydra):
         return []
     jobs = [(number, Job("", overrides)) for number, overrides in enumerate(sweep_jobs(config, _loader()))]
@@ -244,16 +248,16 @@ def _new_jobs(config: DictConfig) -> list[tuple[int, Job]]:
 
 
 def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[tuple[int, Job]]:
-    """Unfinished jobs of an earlier sweep, by number."""
+    """Unfinished jobs of an earlier sweep with their numbers."""
     missing = []
     for number, job in enumerate(known):
         folder = Path(config.hydra.sweep.dir, job.folder)
         found = outcome(folder)
-        given_up = found.state == "failed" and optuna_search.is_study(config.hydra)  # a search tries others instead
+        given_up = found.state == "failed" and optuna_search.is_study(config.hydra)  # a search does not repeat trials
         if found.is_finished or given_up:
             continue
         if folder.is_dir():
-            with locked_folder(folder, resumed=True):  # else another process runs it still
+            with locked_folder(folder, resumed=True):  # fails if another process runs the job
                 pass
         missing.append((number, job))
     return missing
@@ -277,7 +281,7 @@ def _composed_jobs(config: DictConfig, jobs: Sequence[tuple[int, Job]], new: boo
 
 
 def _trial(config: DictConfig, number: int) -> JobConfig:
-    """A job of a search, as it may ask for one."""
+    """A job of a search with random values, to be checked."""
     optuna_search.check_options(config)
     if is_set(config, FOLDER):
         check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, str(number)))
@@ -292,7 +296,7 @@ def _loader() -> ConfigLoader:
 
 
 def _composed(config: DictConfig, overrides: list[str], number: int) -> JobConfig:
-    """A job of the sweep ``config``."""
+    """Compose a job of the sweep ``config``."""
     folder = str(config.hydra.sweep.dir)  # resolved here, so that ${now:} is the same for all jobs
     job = _loader().load_sweep_config(config, overrides)
     with open_dict(job):
@@ -334,7 +338,7 @@ def output_folder(config: DictConfig, mode: str, resumed: bool = False) -> Itera
 
 
 def is_set(config: DictConfig, option: str) -> bool:
-    """Whether the command line sets the folder; a default one that exists gets another name."""
+    """Whether the command line sets the folder ``option``."""
     return any(line.lstrip("+").startswith(f"{option}=") for line in config.hydra.overrides.hydra)
 
 

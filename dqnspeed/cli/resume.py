@@ -1,4 +1,4 @@
-"""``resume=FOLDER``: the run to resume, its configuration and its checkpoint."""
+"""``resume=FOLDER``: find a run, read its configuration and check that it can be resumed."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from dqnspeed.training.request import RunRequest
 log = logging.getLogger(__name__)
 
 PREFIX = "resume="
-# Keys that may change without making it another run, beside the changeable options of plugins and actors.
+# Keys that may change in a resumed run, beside options with ``changeable=True``.
 CHANGEABLE = (
     "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "backend.",
     "execution.threads", "execution.keep_memory", "execution.graph", "execution.precision",
     "replay.device", "parallelism.timeout_s", "parallelism.restart_actors",
 )  # fmt: skip
-FIXED = "backend.name"  # games of one backend cannot continue in another
+FIXED = "backend.name"  # another backend cannot continue the games
 
 
 def changeable() -> tuple[str, ...]:
@@ -57,17 +57,18 @@ def asked_for(arguments: Sequence[str]) -> bool:
 
 
 def prepare(arguments: Sequence[str], typed: Sequence[str] = ()) -> RunRequest:
-    """Read and check the run that the command line names.
+    """Read and check the run in ``arguments``.
 
     Args:
+        arguments: ``resume=FOLDER`` and overrides.
         typed: more overrides whose code may be imported.
 
     Returns:
         The request to resume the run, without a label.
 
     Raises:
-        ConfigError: there is no such run, it is finished, an override may not be changed, or its files name code that
-            may not be imported.
+        ConfigError: there is no such run, it is finished, a key may not be changed, or its files name code that may not
+            be imported.
     """
     trusted, arguments = trust.take(arguments)
     folder = _folder(arguments)
@@ -87,8 +88,7 @@ def load_run(folder: Path) -> DictConfig:
     """The configuration of the run in ``folder``, as it was started or last resumed.
 
     Raises:
-        ConfigError: there is no run, every copy of its configuration is damaged, or its options differ from those of
-            this version.
+        ConfigError: there is no run, every copy of its configuration is damaged, or this version has other options.
     """
     with looking_into(folder):
         if not folder.is_dir():
@@ -105,11 +105,10 @@ def load_run(folder: Path) -> DictConfig:
 
 
 def of_copy(plain: Mapping[str, Any], source: Path) -> DictConfig:
-    """The configuration that ``source`` holds as plain data.
+    """The configuration ``plain``, read from ``source``.
 
     Raises:
-        ConfigError: its options differ from those of this version, or it refers to other values, which could take
-            forever to compute.
+        ConfigError: this version has other options, or a value refers to others, which could take forever to compute.
     """
     if "${" in json.dumps(plain):
         raise ConfigError(f"{source}: its configuration refers to other values (${{...}}), but a run saves values.")
@@ -119,15 +118,15 @@ def of_copy(plain: Mapping[str, Any], source: Path) -> DictConfig:
 
 
 def _check_options(cfg: DictConfig, folder: Path) -> None:
-    """Raise :class:`ConfigError` if the options of the stored configuration differ from those of this version."""
+    """Raise :class:`ConfigError` if this version has other options than the stored configuration."""
     for group, known in GROUPS.items():
         name = OmegaConf.select(cfg, f"{group}.name")
         if name is None or name in known.options:
             continue
         if known.fallback is None or set(cfg[group]) - {f.name for f in fields(known.options[known.fallback])}:
             raise ConfigError(
-                f"{group}={name}: the run was begun with this option of a plugin that is not here; install it, or name "
-                f"its module in {plugins.VARIABLE}."
+                f"{group}={name}: the plugin with this option of the run is not here; install it, or name its module "
+                f"in {plugins.VARIABLE}."
             )
     there = {*schemas.keys_of(cfg)}
     has_groups = all(f"{group}.name" in there for group in GROUPS)
@@ -136,18 +135,17 @@ def _check_options(cfg: DictConfig, folder: Path) -> None:
     differing += [f"the option {key}, which is unknown here" for key in sorted(there - {*schemas.keys_of(root)})]
     if differing:
         raise ConfigError(
-            f"{folder}: its configuration has {differing[0]}; it was written by another version of dqnspeed, so start "
-            f"it anew."
+            f"{folder}: its configuration has {differing[0]}; another version of dqnspeed wrote it, so start a new run."
         )
 
 
 def plain_of(cfg: DictConfig) -> dict[str, Any]:
-    """The configuration as plain data."""
+    """The configuration as nested dicts."""
     return cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
 
 
 def advice(folder: Path) -> str:
-    """The command that resumes the run in ``folder``, if it left a checkpoint."""
+    """A sentence with the command that resumes the run in ``folder``, if there is a checkpoint."""
     if not checkpoint.candidates(folder / CHECKPOINTS):
         return "No checkpoint was saved to resume from."
     return f"To resume: {messages.command('train', f'{PREFIX}{folder}')}"
@@ -187,7 +185,7 @@ def _check_unfinished(run: RunConfig, folder: Path) -> None:
             "max_minutes": (stop.max_minutes, summary["wall_time_s"] / 60),
         }
     except (DamagedError, KeyError, TypeError):
-        return  # killed before it wrote one, or damaged
+        return  # no summary, because the run was killed, or a damaged one
     bound, value = reached.get(reason, (None, None))
     if bound is not None and value is not None and value >= bound:
         raise ConfigError(

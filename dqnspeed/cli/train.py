@@ -1,4 +1,4 @@
-"""The command ``train``: compose a configuration, check it and train; or resume a run."""
+"""The command ``train``: compose and check a configuration and train, or resume a run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from dqnspeed.training.loop import train
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.schedule import schedule_sentence
 
-# Arguments with which nothing is trained.
+# Arguments that print something and train nothing.
 TELLING = "-h", "--help", "-c", "--cfg", "-i", "--info", "-s", "--shell", "--hydra-help", "sweep.dry_run=true"
 
 
@@ -65,17 +65,17 @@ def _job(cfg: DictConfig) -> None:
 
 
 def _sweep_job(cfg: DictConfig, folder: Path) -> None:
-    """A job of a sweep: a new one, or one that was ended before."""
+    """Run a job of a sweep, or resume it."""
     startup.begin()
     if sweep.is_elsewhere:
         sweep.remember_signals()
     if sweep.heard.received is not None:
         return
-    if outcome(folder).is_finished:  # since it was launched, by another process
+    if outcome(folder).is_finished:  # another process may have finished it since the launch
         return
     hydra_config = HydraConfig.get()
     if holds_run(folder):
-        # The command line of the sweep has been checked already, in the process that launched it.
+        # The launching process has checked the overrides already.
         typed = trust.code_in(resuming.plain_of(cfg))
         request = resumed_request([f"{resuming.PREFIX}{_shown(folder)}", *sweep.trust], typed)
     else:
@@ -87,7 +87,7 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
 def is_alone(launcher: Any) -> bool:
     """Whether jobs of this launcher have a machine for themselves, so that their times can be compared."""
     name = str(launcher.get("_target_"))
-    # A job of Slurm's that has some cores of its machine may have neighbours.
+    # A Slurm job that has only some cores of its machine may have neighbours.
     has, cores = os.environ.get("SLURM_CPUS_ON_NODE", ""), os.cpu_count() or 1
     return "basic_launcher" in name or ("Slurm" in name and has.isdigit() and int(has) >= cores)
 
@@ -118,7 +118,7 @@ def _train(request: RunRequest, flags: Sequence[str] = ()) -> None:
         if request.restart_if_no_checkpoint and sweep.is_elsewhere:
             sweep.heard.received = stopped_by
             if stopped_by in PREEMPTING:
-                signal.raise_signal(stopped_by)  # the launcher, which listens again, queues the job anew
+                signal.raise_signal(stopped_by)  # the handler of the launcher queues the job again
             return
         # Ends a whole sweep; the exit code tells the shell or the cluster the signal.
         sys.exit(128 + stopped_by.value)
@@ -127,7 +127,7 @@ def _train(request: RunRequest, flags: Sequence[str] = ()) -> None:
 
 
 def with_label(request: RunRequest) -> RunRequest:
-    """``request`` with its label and the kinds of its changes: its rung, and the overrides that change the rung."""
+    """``request`` with its label, which is the rung and the overrides that change it, and the kinds of the changes."""
     config, overrides = request.config, request.overrides
     changed = compose.changed(config, overrides)
     kind = changes.kinds(config.experiment.kind, changed)
@@ -137,7 +137,7 @@ def with_label(request: RunRequest) -> RunRequest:
 
 
 def resumed_request(arguments: Sequence[str], typed: Sequence[str] = ()) -> RunRequest:
-    """The run that ``resume=FOLDER`` among ``arguments`` names; see :func:`dqnspeed.cli.resume.prepare`."""
+    """The request to resume the run in ``arguments``; see :func:`dqnspeed.cli.resume.prepare`."""
     return with_label(resuming.prepare(arguments, typed))
 
 
@@ -172,12 +172,12 @@ def train_and_print(request: RunRequest) -> dict[str, Any]:
 
 
 def _next(folder: Path, overrides: Sequence[str], flags: Sequence[str] = ()) -> Iterator[str]:
-    """What can be done with the run in ``folder``, and with others like it, a command a line.
+    """Commands that use the run in ``folder`` or repeat it, one a line.
 
     Args:
-        flags: of the command line, that its overrides need.
+        flags: flags of the command line that the overrides need.
     """
-    last = {override.partition("=")[0]: override for override in overrides}  # of one key, the last
+    last = {override.partition("=")[0]: override for override in overrides}  # the last override of each key
     last.pop("seed", None)
     commands = {
         "watch it": ["play", f"run={folder}"],
@@ -199,7 +199,7 @@ def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> Non
     games = "only game" if summary["return_mean_games"] == 1 else f"last {summary['return_mean_games']} games"
     if evaluated and summary["eval_return_mean"] is not None:
         mean, games = summary["eval_return_mean"], "games of the last evaluation"
-    unknown = "no game finished" if not summary["episodes"] else "no game counts yet, since older ones go on"
+    unknown = "no game finished" if not summary["episodes"] else "no game counts before older games have ended"
     shown = unknown if mean is None else f"mean return {mean:.2f} over the {games}"
     bound = "at least " if summary["time_is_lower_bound"] else ""
     how = f"stopped by {summary['stopped_by']}"
@@ -208,11 +208,8 @@ def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> Non
         if count := summary["evaluations"]:
             seconds = summary["time_to_solve_s"] + summary["eval_time_s"]
             how += f" of training, {seconds:.0f} s with {count:,} evaluation{'' if count == 1 else 's'}"
-    over = ""
-    if summary["steps_over_limit"]:
-        over = f" ({summary['steps_over_limit']} over stop.max_steps, since environments step together)"
     print(
-        f"{summary['label']}: {how}; {shown}; {summary['agent_steps']:,} agent steps{over}, "
+        f"{summary['label']}: {how}; {shown}; {summary['agent_steps']:,} agent steps, "
         f"{summary['steps_per_second']:.0f} steps/s, {summary['updates_per_second']:.0f} updates/s, "
         f"{summary['samples_per_step']:.1f} samples/step, "
         f"after {sum(summary['startup'].values()):.0f} s of start-up\n{folder}"

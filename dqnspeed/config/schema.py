@@ -17,7 +17,7 @@ KINDS = ("exact", "equivalent", "changes the task", "changes the algorithm")
 
 
 class GroupOption:
-    """An option of a group, which may check the whole configuration."""
+    """Base class of options, which may check the whole configuration."""
 
     def check(self, run: RunConfig) -> None:
         """Raise :class:`ConfigError` if this option cannot be combined with the rest of ``run``."""
@@ -27,23 +27,23 @@ Base = TypeVar("Base", bound=GroupOption)
 
 
 def typed(option: GroupOption, base: type[Base]) -> Base:
-    """``option``, typed as what every option of its group is; its class stands above this package."""
+    """``option`` with the type ``base`` of its group, which this package cannot import."""
     assert isinstance(option, base)
     return option
 
 
 @dataclass(frozen=True)
 class AlgoConfig(GroupOption):
-    """The options that every algorithm has, and what the rest of the configuration needs to know of it.
+    """Base class of algorithms: shared options, and properties that the rest of the configuration uses.
 
-    An algorithm is a subclass with options of its own; ``dqnspeed.algorithms.base`` says what else it has.
+    An algorithm is a subclass with more options; ``dqnspeed.algorithms.base`` has its other methods.
     """
 
-    replays: ClassVar[bool] = False  # learns from a replay; else from experience in order, once
-    uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups that it uses, of those that not all use
+    replays: ClassVar[bool] = False  # whether it learns from a replay buffer, else from each transition once
+    uses: ClassVar[tuple[str, ...]] = ("model", "optimizer")  # the groups it uses, of the groups that only some use
     supports_cuda_graph: ClassVar[bool] = False  # drawing a batch and updating can be one graph
-    compiles_gradients: ClassVar[bool] = False  # on a CPU, in one graph with the loss; see algorithms/optimization.py
-    outputs: ClassVar[str] = "action values"  # what its network computes for each action
+    compiles_gradients: ClassVar[bool] = False  # on a CPU, together with the loss; see algorithms/optimization.py
+    outputs: ClassVar[str] = "action values"  # outputs of its network for each action
 
     name: str = option("the learning algorithm")
     gamma: float = option("discount of one agent step", ge=0, le=1)
@@ -53,15 +53,15 @@ class AlgoConfig(GroupOption):
 
     @property
     def has_policy(self) -> bool:
-        """Whether its network computes a policy, from which actions can be drawn."""
+        """Whether the network computes a policy, from which actions can be drawn."""
         return self.outputs != AlgoConfig.outputs
 
     def samples_per_step(self, run: RunConfig) -> float | None:
-        """Samples trained on per agent step; ``None`` if that is left free."""
+        """Samples trained on per agent step; ``None`` if the number is not fixed."""
         return 1
 
     def updates_per_step(self, run: RunConfig) -> float | None:
-        """Updates per agent step; ``None`` if that is left free."""
+        """Updates per agent step; ``None`` if the number is not fixed."""
         samples = self.samples_per_step(run)
         return None if samples is None else samples / self.batch_size
 
@@ -263,7 +263,7 @@ class StopConfig:
 
     @property
     def measure(self) -> str:
-        """Which mean counts, in words."""
+        """The mean return that counts, in words."""
         return "eval" if self.on == "eval" else f"train, {self.window}"
 
 
@@ -290,42 +290,41 @@ class RunConfig:
 
     @property
     def total_envs(self) -> int:
-        """Environments of all actors together; each writes a lane of a replay."""
+        """Environments of all actors together."""
         return self.num_envs * self.parallelism.num_actors
 
     @property
     def has_replay(self) -> bool:
-        """Whether the algorithm learns from a replay; else from experience in the order it comes, once."""
+        """Whether the algorithm learns from a replay buffer, else from each transition once."""
         return self.algo.replays
 
     @property
     def keeps_memory(self) -> bool:
-        """Whether checkpoints hold the memory; a replay only with ``checkpoint.replay``."""
+        """Whether checkpoints hold the buffer; a replay buffer only with ``checkpoint.replay``."""
         return self.checkpoint.replay or not self.has_replay
 
     @property
     def shares_replay(self) -> bool:
-        """Whether actor processes write straight into the replay."""
+        """Whether actor processes write directly into the replay buffer."""
         return self.parallelism.shares_memory and self.parallelism.transport == "shared_memory"
 
     @property
     def takes_turns(self) -> bool:
-        """Whether one half of the environments steps while actions are chosen for the other: with ``overlap`` and an
-        on-policy algorithm."""
+        """Whether one half of the environments steps while the network acts for the other half."""
         return self.parallelism.overlaps and not self.parallelism.processes and not self.has_replay
 
     @property
     def samples_per_step(self) -> float | None:
-        """Samples trained on per agent step; ``None`` if that is left free."""
+        """Samples trained on per agent step; ``None`` if the number is not fixed."""
         return self.algo.samples_per_step(self)
 
     @property
     def updates_per_step(self) -> float | None:
-        """Updates per agent step; ``None`` if that is left free."""
+        """Updates per agent step; ``None`` if the number is not fixed."""
         return self.algo.updates_per_step(self)
 
     @property
     def decay_updates(self) -> float:
-        """Updates over which the learning rate, and an entropy bonus, fall; endless where their number is left free."""
+        """Updates over which the learning rate and an entropy bonus decay; infinite if the number is not fixed."""
         per_step = self.updates_per_step
         return math.inf if per_step is None else self.optimizer.lr_decay_steps * per_step

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import textwrap
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 
@@ -20,13 +20,13 @@ from dqnspeed.execution.malloc import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import LearnerThreads, set_threads
 from dqnspeed.networks.base import Network
-from dqnspeed.system import atomic, machine, seeding
+from dqnspeed.system import machine, seeding
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking import Callback, Callbacks, make_trackers
 from dqnspeed.tracking.files import EpisodesFile, MetricsFile, file_sizes, shorten, time_logged
 from dqnspeed.tracking.metrics import times
-from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, METRICS, SUMMARY
+from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, METRICS
 from dqnspeed.tracking.terminal import make_progress
 from dqnspeed.tracking.time_left import EarlierRuns, earlier_runs
 from dqnspeed.tracking.video import EpisodeVideos
@@ -36,7 +36,6 @@ from dqnspeed.training.progress import Progress
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
 from dqnspeed.training.state_file import State
-from dqnspeed.training.summary import summarize
 from dqnspeed.training.updates import Updates, make_updates
 
 log = logging.getLogger(__name__)
@@ -140,21 +139,6 @@ class Run:
         progress.acting, progress.execution = self.actors.how, self.update.how
         progress.warn_busy(self.threads.warning())
 
-    def close(self, error: BaseException | None) -> dict[str, Any]:
-        """Write and return the summary of a run that ended, by ``error`` or not."""
-        summary = summarize(
-            self.config, self.label, self.progress, self.device, self.updates, self.evaluator.mean,
-            self.evaluator.count, self.stop.reason, error,
-        )  # fmt: skip
-        summary["callbacks"] = {name: round(seconds, 3) for name, seconds in self.callbacks.seconds.items()}
-        summary["not_written"] = self.checkpoints.not_written()
-        try:
-            atomic.write_json(self.folder / SUMMARY, summary)
-        except OSError as raised:
-            summary["not_written"].append(f"{SUMMARY} ({raised.strerror})")
-        self.callbacks.on_training_end(self, summary)
-        return summary
-
     def _load(self, state: State) -> None:
         try:
             self.learner.load_state_dict(state["learner"])
@@ -180,13 +164,9 @@ class Run:
         )  # fmt: skip
 
     def _make_callbacks(self) -> list[Callback]:
-        here = machine.describe(machine.pick_device(self.config.device))
-
-        def earlier() -> EarlierRuns:
-            # Where evaluations decide, the mean of training games does not tell how far a run is.
-            on_eval = self.config.stop.on == "eval"
-            return EarlierRuns() if on_eval else earlier_runs(self.options, here, but=self.folder)
-
+        earlier: Callable[[], EarlierRuns] = EarlierRuns
+        if self.config.stop.on != "eval":  # else the mean of training games does not tell how far a run is
+            earlier = partial(earlier_runs, self.options, machine.describe(self.device), but=self.folder)
         # The terminal comes first, since the end of other trackers may take long and be interrupted.
         progress = make_progress(self.config, self.label, earlier)
         return [progress, MetricsFile(), EpisodesFile(), *make_trackers(self.config.tracking), *self.request.callbacks]
