@@ -26,11 +26,11 @@ def replace(path: Path) -> Iterator[Path]:
     """
     partial = path.with_name(f"{path.name}.{os.getpid()}{PARTIAL}")  # another process may write the same file
     partial.unlink(missing_ok=True)
-    umask = os.umask(0o077)  # the only way to read it is to set it
-    os.umask(umask)
+    partial.touch(exist_ok=False)
+    mode = stat.S_IMODE(partial.stat().st_mode)  # by the umask
     try:
         yield partial
-        partial.chmod(0o666 & ~umask)  # safetensors makes files that only their owner can read
+        partial.chmod(mode)  # safetensors makes files that only their owner can read
         flush(partial)
         os.replace(partial, path)
         with contextlib.suppress(OSError):  # not every file system can flush folders

@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 
 from dqnspeed.cli.errors import explain
 from dqnspeed.cli.main import COMMANDS
-from dqnspeed.cli.preflight import made_folder
+from dqnspeed.cli.preflight import output_folder
 from dqnspeed.config.options import ConfigError
 from dqnspeed.training.folder_lock import new_folder
 
@@ -37,7 +37,9 @@ def test_a_link_that_leads_nowhere_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("outputs").symlink_to("gone")
-    with pytest.raises(ConfigError) as refused, made_folder("hydra.run.dir", named, is_named):
+    overrides = [f"hydra.run.dir={named}"] if is_named else []
+    config = OmegaConf.create({"hydra": {"run": {"dir": named}, "overrides": {"hydra": overrides}}})
+    with pytest.raises(ConfigError) as refused, output_folder(config, "run"):
         pass
     why = "outputs is a link to gone, which does not exist; make that folder or remove the link"
     assert str(refused.value) == f"hydra.run.dir={named}: cannot be made ({why})."
