@@ -24,6 +24,7 @@ from dqnspeed.cli.config_store import bound_of
 from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.cli.preflight import check_jobs, check_run, emulated, unbounded
 from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.cli.sweep_record import Job
 from dqnspeed.config import changes, options, registry
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.registry import class_of
@@ -506,7 +507,7 @@ def test_auto_says_that_the_package_of_a_faster_backend_is_missing(
         monkeypatch.setitem(sys.modules, "atari_warp", None)
     with initialize_config_dir(CONF_DIR, version_base="1.3"):
         cfg = compose("config", overrides=[f"backend={chosen}"], return_hydra_config=True)
-        [(run, _)] = check_jobs([(cfg, [])])
+        [(_, run, _)] = check_jobs([(Job("", []), cfg)])
     assert run.backend.name == ("atari_warp" if installed and chosen == "auto" else "ale")
     said = [message.startswith("backend=auto: takes backend=ale, which is slower. ") for message in caplog.messages]
     assert said == [True] * (chosen == "auto" and not installed)
@@ -594,7 +595,7 @@ def test_a_game_that_is_not_ataris_gets_a_line_that_learns_it(overrides: str, ex
 
 def test_that_line_is_printed_before_a_run_begins(caplog: pytest.LogCaptureFixture) -> None:
     with initialize_config_dir(CONF_DIR, version_base="1.3"):
-        check_jobs([(compose("config", overrides=["env=frozen_lake"]), iter(["env=frozen_lake"]))])
+        check_jobs([(Job("", ["env=frozen_lake"]), compose("config", overrides=["env=frozen_lake"]))])
     assert [message.endswith("algo=q_learning env=frozen_lake learns it.") for message in caplog.messages] == [True]
 
 
