@@ -19,7 +19,7 @@ from dqnspeed.exploration.random_numbers import RandomNumbers, draw
 @register("exploration", "cosine")
 @dataclass(frozen=True)
 class CosineEpsilon(LinearEpsilon):
-    """From ``start`` to ``final`` along half a cosine: slow at first and at last."""
+    """From ``start`` to ``final`` along half a cosine: slow at the start and at the end."""
 
     def epsilon_at(self, step: int) -> float:
         progress = min(1.0, max(0.0, (step - self.decay_start) / self.decay_steps))
