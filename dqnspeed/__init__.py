@@ -1,8 +1,8 @@
 """dqnspeed finds out how fast an Atari agent can learn on your machine, and gets it there.
 
-From Python: :func:`compose` a configuration, :func:`train` an agent, :func:`read` what a run has recorded, and
-:func:`load` the trained agent. What they are given is checked as on the command line; a mistake raises
-:class:`ConfigError`, whose message is one sentence.
+From Python: :func:`compose` a configuration, :func:`train` an agent, :func:`read` the records of a run, and
+:func:`load` the trained agent. Arguments are checked as on the command line. A mistake raises :class:`ConfigError`,
+whose message is one sentence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dqnspeed.system.startup  # noqa: F401 (its clock begins here)
+import dqnspeed.system.startup  # noqa: F401 (the clock of start-up begins here)
 from dqnspeed.config.options import ConfigError, path_of
 from dqnspeed.system.messages import __version__, about
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dqnspeed.tracking.callbacks import Callback
     from dqnspeed.tracking.results import Results
 
-# Imported when they are asked for: with torch and the environments, they take seconds.
+# Imported at their first use, because torch and the environments take seconds to import.
 _CLASSES = {
     "Agent": "dqnspeed.play.agent",
     "Callback": "dqnspeed.tracking.callbacks",
@@ -49,17 +49,17 @@ __all__ = [
 
 
 def compose(overrides: Sequence[str] = ()) -> RunConfig:
-    """The configuration of a training, checked as before one: its environment is tried here.
+    """Compose the configuration of a training and check it; the environment is tried too.
 
     Args:
         overrides: ``GROUP=OPTION`` and ``KEY=VALUE``, as on the command line.
 
     Returns:
-        A frozen dataclass with one of a group's options in each field; ``stop``, ``eval`` and scalars beside them.
+        A frozen dataclass with the chosen option of each group, ``stop``, ``eval`` and scalars.
 
     Raises:
-        ConfigError: an option is unknown, a value missing, out of range or at odds with another, or this machine cannot
-            train it.
+        ConfigError: an option is unknown, a value is missing, out of range or at odds with another value, or this
+            machine cannot train it.
 
     Examples:
         >>> run = dqnspeed.compose(["experiment=cartpole", "seed=1"])
@@ -74,32 +74,32 @@ def compose(overrides: Sequence[str] = ()) -> RunConfig:
 def train(
     overrides: Sequence[str] = (), folder: str | Path | None = None, callbacks: Sequence[Callback] = ()
 ) -> Results:
-    """Train an agent in this process, as the command line does, and return what :func:`read` gives.
+    """Train an agent in this process, as the command line does, and return the results as :func:`read` does.
 
-    It prints what the command line prints, with a bar in a notebook. Ctrl-C, or the notebook's stop button, ends the
-    run saved: its results are returned, with ``summary["stopped_by"] == "SIGINT"``, and ``resume=FOLDER`` among the
-    overrides continues it; a second one raises :class:`KeyboardInterrupt` at once. That needs the main thread, where
-    Python handles signals; in another the run goes on to its end. SIGTERM, SIGHUP, and SIGUSR1 and SIGUSR2 where Python
-    handles them, save the run too, and then do what they did before.
+    The output is as on the command line, with a progress bar in a notebook. Ctrl-C, or the notebook's stop button,
+    saves the run, ends it and returns the results with ``summary["stopped_by"] == "SIGINT"``. The override
+    ``resume=FOLDER`` continues the run. A second Ctrl-C raises :class:`KeyboardInterrupt` at once. Signals need the
+    main thread; a run in another thread ignores them. SIGTERM and SIGHUP save the run too, and then reach the handlers
+    of the caller, as do SIGUSR1 and SIGUSR2 if Python handles them.
 
-    Handlers of signals, the threads of torch and OpenCV, the random generators of Python, NumPy and torch, and a Hydra
-    of the process's own are restored at the end. Not so a W&B run that is active here, which that of ``tracking.wandb``
-    finishes (``tracking=local`` has none), the statistics of peak memory, which start anew, and torch's arithmetic on
-    GPUs, which ``execution.precision`` sets.
+    Signal handlers, the threads of torch and OpenCV, the random generators of Python, NumPy and torch, and Hydra's
+    state are restored at the end. Three things are not restored: an active W&B run is finished unless
+    ``tracking=local``, the statistics of peak memory are reset, and ``execution.precision`` sets torch's arithmetic on
+    GPUs.
 
-    With actor or worker processes a script must call it under ``if __name__ == "__main__":``, since each of them
-    imports the script; a notebook need not.
+    A script that uses actor or worker processes must call this function under ``if __name__ == "__main__":``, because
+    each process imports the script. A notebook need not.
 
     Args:
-        overrides: as on the command line, ``resume=FOLDER`` too.
-        folder: of the run, which must hold none; by default a new one below ``outputs/`` in the working folder.
+        overrides: as on the command line, including ``resume=FOLDER``.
+        folder: new folder of the run; by default a folder below ``outputs/`` in the working folder.
         callbacks: objects whose methods are called at the events of the training.
 
     Raises:
         ConfigError: as :func:`compose`; or the folder cannot be used, or there is nothing to resume. Nothing was
             trained.
         RunError: an environment, an actor or a callback broke, a loss was not finite, or files could not be written.
-        RuntimeError: a process that the script has started has come here by importing it.
+        RuntimeError: a process of a run imported a script that calls this function without the guard.
 
     Examples:
         >>> results = dqnspeed.train(["experiment=cartpole", "stop.max_steps=2000"], folder="outputs/cartpole")
@@ -114,14 +114,13 @@ def train(
 
 
 def read(folder: str | Path) -> Results:
-    """Summary, configuration, metrics and episodes that a run, or every run below a sweep's folder, has recorded.
+    """Read the summary, configuration, metrics and episodes of a run, or of every run of a sweep.
 
-    Tables are pandas DataFrames where pandas is installed, which ``pip install 'dqnspeed[pandas]'`` brings, else lists
-    of dicts. Lines that cannot be read are left out, and named in a :class:`UserWarning`, as is a run that is not
-    finished or whose summary is damaged.
+    Tables are pandas DataFrames if pandas is installed (``pip install 'dqnspeed[pandas]'``), else lists of dicts. A
+    :class:`UserWarning` names lines that cannot be read, unfinished runs and damaged summaries.
 
     Raises:
-        ConfigError: there is no such folder, or it holds no run.
+        ConfigError: there is no such folder, or the folder holds no run.
 
     Examples:
         >>> results = dqnspeed.read("outputs/cartpole")
@@ -137,18 +136,17 @@ def read(folder: str | Path) -> Results:
 
 
 def load(folder: str | Path, checkpoint: str = "best", device: str = "auto", trust: bool = False) -> Agent:
-    """The trained agent of a run.
+    """Load the trained agent of a run.
 
     Args:
-        folder: of the run, or one of its checkpoints.
-        checkpoint: ``best`` (the newest where there is none), ``final`` or the name of another file in
-            ``checkpoints/``.
-        device: where the network runs: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        trust: import an environment that the run's files name, also if they were not made here.
+        folder: folder of the run, or one of its checkpoints.
+        checkpoint: ``best`` (the newest if there is none), ``final`` or the name of another file in ``checkpoints/``.
+        device: device of the network: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        trust: import an environment that the run's files name, even if they were not made here.
 
     Raises:
         ConfigError: there is no such folder, it holds no run, its environment cannot be made here or is not trusted, or
-            the checkpoint is missing, damaged or another run's.
+            the checkpoint is missing, damaged or of another network.
 
     Examples:
         >>> agent = dqnspeed.load("outputs/cartpole")

@@ -1,4 +1,4 @@
-"""``python -m dqnspeed.train``; and ``dqnspeed.train(...)`` once this module has taken the place of the function."""
+"""``python -m dqnspeed.train``, and ``dqnspeed.train(...)`` after this module has replaced the function."""
 
 import sys
 from types import ModuleType
@@ -8,7 +8,7 @@ from dqnspeed.cli.train import main
 
 
 class CallableModule(ModuleType):
-    """This module, which can be called: a package's attribute is its submodule once that is imported."""
+    """A module that can be called, because importing a submodule replaces the attribute of its name."""
 
     __call__ = staticmethod(train)
 

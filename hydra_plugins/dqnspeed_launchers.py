@@ -1,4 +1,4 @@
-"""The launcher of dqnspeed, where Hydra looks for plugins. It imports this at every start: nothing heavy."""
+"""The launcher of dqnspeed, where Hydra looks for plugins; must import fast, because Hydra imports it at each start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 
 class RayLauncher(Launcher):
-    """Jobs as tasks of Ray's: ``hydra/launcher=ray``; ``dqnspeed.cli.ray_jobs.RayOptions`` has its options."""
+    """``hydra/launcher=ray``: jobs as tasks of Ray; the options are in ``dqnspeed.cli.ray_jobs.RayOptions``."""
 
     config: DictConfig
     task_function: TaskFunction

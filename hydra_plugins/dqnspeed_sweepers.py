@@ -1,4 +1,4 @@
-"""The sweepers of dqnspeed, where Hydra looks for plugins. It imports this at every start: nothing heavy."""
+"""The sweepers of dqnspeed, where Hydra looks for plugins; must import fast, because Hydra imports it at each start."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class _Sweeper(Sweeper):
 
 
 class JobSweeper(_Sweeper):
-    """Every combination of the listed values, but for the jobs that are finished: ``hydra/sweeper=jobs``.
+    """``hydra/sweeper=jobs``: every combination of the listed values, without finished jobs.
 
     Args:
-        params: what is swept, by its keys, beside the command line.
+        params: values to sweep over by key, in addition to the command line.
     """
 
     def __init__(self, params: dict[str, str] | None) -> None:
@@ -47,7 +47,7 @@ class JobSweeper(_Sweeper):
 
 
 class OptunaSweeper(_Sweeper):
-    """A search by Optuna: ``hydra/sweeper=optuna``; ``dqnspeed.cli.optuna_search.StudyOptions`` has its options."""
+    """``hydra/sweeper=optuna``: a search by Optuna; the options are in ``dqnspeed.cli.optuna_search.StudyOptions``."""
 
     def __init__(self, params: dict[str, str] | None, **options: Any) -> None:
         self.options = options

@@ -47,8 +47,8 @@ def make_buffer(run: RunConfig, spec: EnvSpec, device: torch.device | None = Non
     return algorithm_of(run).buffer(run, spec, device)
 
 
-def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None, jobs: int = 1) -> None:
-    """Raise :class:`ConfigError` if the host's memory is too small for ``jobs`` such runs at a time.
+def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None) -> None:
+    """Raise :class:`ConfigError` if the host's memory is too small.
 
     A run needs memory for experience, unless ``device`` holds the experience, and for the weights that processes share.
     """
@@ -57,12 +57,12 @@ def check_fits(run: RunConfig, spec: EnvSpec, device: torch.device | None, jobs:
         with seeding.preserve():
             weights = make_network(run, spec).num_bytes
     if device is None:
-        check_memory(layout_bytes(algorithm.layout(run, spec)), algorithm.size(run), shared=False, jobs=jobs)
+        check_memory(layout_bytes(algorithm.layout(run, spec)), algorithm.size(run), shared=False)
     if device is not None or run.shares_replay:
         needed = weights + layout_bytes(algorithm.arrays(run, spec, device))
-        check_memory(needed, algorithm.size(run), shared=run.shares_replay, jobs=jobs)
+        check_memory(needed, algorithm.size(run), shared=run.shares_replay)
     elif weights:
-        check_memory(weights, f"parallelism.num_actors={run.parallelism.num_actors}", shared=True, jobs=jobs)
+        check_memory(weights, f"parallelism.num_actors={run.parallelism.num_actors}", shared=True)
 
 
 def epsilon_at(step: int, run: RunConfig) -> float:

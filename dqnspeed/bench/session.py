@@ -20,7 +20,7 @@ from dqnspeed.bench.workloads import PARTS
 from dqnspeed.cli.errors import RunError
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system import atomic, machine
-from dqnspeed.system.noise import NoiseWatch
+from dqnspeed.system.noise import disturbances
 
 REFERENCE_FAILED = "its reference failed: "  # start of a row's error
 
@@ -69,8 +69,7 @@ class BenchSession:
     def __enter__(self) -> BenchSession:
         self.update()  # fails early if the file cannot be written
         self.progress.start("inspecting the machine")
-        self._watch = NoiseWatch()
-        self.update(disturbances=self._watch.before())
+        self.update(disturbances=disturbances())
         for sentence in self.result.disturbances:
             self.progress.print(sentence)
         return self
@@ -78,7 +77,7 @@ class BenchSession:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.end_reference()
         if kind in (None, KeyboardInterrupt):
-            found = dict.fromkeys([*self.result.disturbances, *self._watch.after()])
+            found = dict.fromkeys([*self.result.disturbances, *disturbances()])
             self.update(disturbances=list(found), ended=_now() if kind is None else None)
 
     def update(self, **changes: Any) -> None:

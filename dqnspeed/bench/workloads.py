@@ -32,6 +32,7 @@ from dqnspeed.tracking.metrics import Timer
 from dqnspeed.training.loop import loop
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.run import Run, prepare_process
+from dqnspeed.training.summary import close
 from dqnspeed.training.updates import make_updates
 
 WARM_UP_UPDATES = 4  # of a training, before its first event
@@ -98,7 +99,7 @@ def train(workload: Workload, counter: Counter) -> None:
         signals = resources.enter_context(StopSignals())
         request = RunRequest(workload.run, workload.spec, folder, {}, "bench", callbacks=[CountUpdates(counter)])
         run = Run(request, None, signals, resources)
-        resources.callback(run.close, None)
+        resources.callback(close, run, None)
         run.start_parts()
         counter.paused = run.threads.stopped
         loop(run)

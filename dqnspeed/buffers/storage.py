@@ -70,14 +70,13 @@ def layout_bytes(layout: Layout) -> int:
     return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout.values())
 
 
-def check_memory(needed: int, option: str, shared: bool, jobs: int = 1) -> None:
+def check_memory(needed: int, option: str, shared: bool) -> None:
     """Check that a buffer fits into the memory of this machine, before anything is allocated.
 
     Args:
         needed: number of bytes.
         option: the option that the number depends on, with its value.
         shared: the memory is shared with other processes.
-        jobs: number of jobs of a sweep that take as much at a time.
 
     Raises:
         ConfigError: the buffer does not fit.
@@ -87,12 +86,11 @@ def check_memory(needed: int, option: str, shared: bool, jobs: int = 1) -> None:
         in_shm = shutil.disk_usage("/dev/shm").free
         if in_shm < free:
             free, where, advice = in_shm, "shared memory (/dev/shm)", SHM_ADVICE
-    free = int(free * SHARE_OF_FREE_MEMORY / jobs)
+    free = int(free * SHARE_OF_FREE_MEMORY)
     if needed > free:
-        each = "" if jobs == 1 else f" for each of {jobs} jobs at a time"
         raise ConfigError(
-            f"{option}: needs {machine.format_bytes(needed)} of {where} and {machine.format_bytes(free)} can be had"
-            f"{each}. Use a smaller number.{advice}"
+            f"{option}: needs {machine.format_bytes(needed)} of {where} and {machine.format_bytes(free)} can be had. "
+            f"Use a smaller number.{advice}"
         )
 
 

@@ -1,1 +1,1 @@
-"""What the commands share: KEY=VALUE, composition, checks before a run, errors as one sentence."""
+"""Shared parts of the commands: KEY=VALUE, composition, checks before a run, and errors as one sentence."""

@@ -1,15 +1,12 @@
-"""Composing and training within a process of somebody else's, such as a notebook's, which stays as it was."""
+"""Compose and train inside another program, such as a notebook, whose state is restored at the end."""
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import copy
 import dataclasses
 import multiprocessing
 import signal
-import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -20,12 +17,13 @@ import torch
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.compose import as_meant, own_hydra
 from dqnspeed.cli.errors import as_config_error
-from dqnspeed.cli.preflight import OF_SWEEPS, check_folder_is_new, check_jobs, check_line, is_set, made_folder
+from dqnspeed.cli.preflight import check_folder_is_new, check_jobs, check_line, is_set, output_folder
+from dqnspeed.cli.sweep_record import Job, quoted
 from dqnspeed.cli.train import resumed_request, train_and_print, with_label
 from dqnspeed.config.options import ConfigError, path_of
 from dqnspeed.config.schema import RunConfig
@@ -33,24 +31,23 @@ from dqnspeed.system import seeding
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking import Callback
 from dqnspeed.tracking.results import Results, read
-from dqnspeed.tracking.run_folder import HYDRA_CONFIG, HYDRA_OVERRIDES
 from dqnspeed.tracking.wandb import ask_again
 from dqnspeed.training.request import RunRequest
 
 
 def compose(overrides: Sequence[str]) -> RunConfig:
-    """As :func:`dqnspeed.compose`."""
+    """Implementation of :func:`dqnspeed.compose`."""
     with undisturbed(), own_hydra(), as_config_error(overrides):
-        [(run, _)] = check_jobs([(_composed(overrides), overrides)])
+        [(_, run, _)] = check_jobs([(Job("", list(overrides)), _composed(overrides))])
     return run
 
 
 def train(
     overrides: Sequence[str] = (), folder: str | Path | None = None, callbacks: Sequence[Callback] = ()
 ) -> Results:
-    """As :func:`dqnspeed.train`."""
+    """Implementation of :func:`dqnspeed.train`."""
     startup.begin()
-    # Of multiprocessing, while it imports the main module anew in a process that it has spawned.
+    # multiprocessing sets this attribute while a spawned process imports the main module.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError("dqnspeed.train: call it under if __name__ == '__main__', since its processes import this.")
     _check_texts(overrides)
@@ -60,10 +57,12 @@ def train(
     with undisturbed(), contextlib.ExitStack() as resources:
         with own_hydra(), as_config_error(overrides):
             resumes = resuming.asked_for(overrides)
-            request = _resumed(overrides, folder) if resumes else _new(overrides, folder, resources)
+            if resumes and folder is not None:
+                raise ConfigError(f"folder={folder}: does not go with resume=, which names the folder of its run.")
+            request = resumed_request(overrides) if resumes else _new(overrides, folder, resources)
         summary = train_and_print(dataclasses.replace(request, callbacks=callbacks))
-    if summary.get("signal") not in (None, signal.SIGINT.name):  # also if the run had ended by itself
-        signal.raise_signal(signal.Signals[summary["signal"]])  # it was this process' own; now the run is saved
+    if summary.get("signal") not in (None, signal.SIGINT.name):
+        signal.raise_signal(signal.Signals[summary["signal"]])  # the program has its own handler
     return read(request.folder)
 
 
@@ -80,92 +79,38 @@ def undisturbed() -> Iterator[None]:
 
 
 def _check_texts(overrides: Any) -> None:
-    if isinstance(overrides, str) or not isinstance(overrides, Sequence):  # an iterator would be used up
-        raise ConfigError(f"overrides={overrides}: takes a list of them, as in ['env=pong', 'seed=1'].")
-    for one in overrides:
-        if not isinstance(one, str) or not one.strip():
-            raise ConfigError(f"overrides: {one!r} is none; each is a text, as in ['env=pong', 'seed=1'].")
+    """Raise :class:`ConfigError` if ``overrides`` is no list of texts."""
+    is_list = isinstance(overrides, Sequence) and not isinstance(overrides, str)  # an iterator would be used up
+    if not is_list or not all(isinstance(one, str) and one.strip() for one in overrides):
+        raise ConfigError(f"overrides={overrides}: takes a list of texts, as in ['env=pong', 'seed=1'].")
 
 
 def _check_callbacks(callbacks: Any) -> None:
     """Raise :class:`ConfigError` if ``callbacks`` is no list of callbacks."""
-    if not isinstance(callbacks, Sequence):
-        raise ConfigError(f"callbacks={callbacks}: takes a list of dqnspeed.Callback.")
-    for one in callbacks:
-        if not isinstance(one, Callback):
-            raise ConfigError(
-                f"callbacks: {one!r} is no dqnspeed.Callback. Derive a class from it, and give an object."
-            )
+    if not isinstance(callbacks, Sequence) or not all(isinstance(one, Callback) for one in callbacks):
+        raise ConfigError(f"callbacks={callbacks}: takes a list of objects of dqnspeed.Callback.")
 
 
 def _composed(overrides: Sequence[str]) -> DictConfig:
-    """The configuration of ``overrides``, with Hydra's own, which names of folders may refer to."""
+    """The configuration of ``overrides`` with Hydra's own part, to which names of folders may refer."""
     _check_texts(overrides)
-    for one in overrides:
-        if one.startswith("-"):
-            raise ConfigError(f"overrides: {one} is a flag of the command line alone; a sweep is a call a run.")
-        if one.startswith(resuming.PREFIX):
-            raise ConfigError(f"overrides: {one} is for train(), which goes on with a run.")
     config = hydra.compose("config", overrides=as_meant(overrides), return_hydra_config=True)
     HydraConfig.instance().cfg = cast("HydraConf", config)
     if config.hydra.mode == RunMode.MULTIRUN:
         raise ConfigError(f"sweep={config.hydra.runtime.choices.sweep}: a sweep needs the command line.")
-    for line in config.hydra.overrides.hydra:
-        if line.lstrip("+~").startswith(OF_SWEEPS):
-            raise ConfigError(f"{line}: is for sweeps, which need the command line.")
     check_line(config, sweeps=False)
     return config
 
 
 def _new(overrides: Sequence[str], folder: str | Path | None, resources: contextlib.ExitStack) -> RunRequest:
-    """A new run, checked; its folder is made, as the command line does it, and locked until ``resources`` close."""
-    config = _composed(overrides)
-    option, named = ("hydra.run.dir", config.hydra.run.dir) if folder is None else ("folder", str(folder))
-    if folder is not None and is_set(config, "hydra.run.dir"):
-        raise ConfigError(
-            f"folder={folder}: does not go with hydra.run.dir={config.hydra.run.dir}; name one of the two."
-        )
-    is_named = folder is not None or is_set(config, option)
-    if is_named:
-        check_folder_is_new(option, Path(named))
+    """A new, checked run; its folder is made, as the command line does it, and locked until ``resources`` close."""
+    config = _composed([*overrides, *([] if folder is None else [f"hydra.run.dir={quoted(str(folder))}"])])
+    if is_set(config, "hydra.run.dir"):
+        check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
     task = list(config.hydra.overrides.task)
-    [(run, spec)] = check_jobs([(config, task)])
-    _check_script(run)
+    [(_, run, spec)] = check_jobs([(Job("", task), config)])
+    made = resources.enter_context(output_folder(config, "run"))
     config = copy.copy(config)  # to Hydra's own part of it values may still refer
     with open_dict(config):
         del config["hydra"]
-    made = resources.enter_context(made_folder(option, named, is_named))
-    try:
-        for name, node in ((HYDRA_CONFIG, config), (HYDRA_OVERRIDES, OmegaConf.create(task))):
-            (made / name).parent.mkdir(exist_ok=True)
-            (made / name).write_text(OmegaConf.to_yaml(node), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{option}={made}: cannot be written ({error.strerror}).") from error
     return with_label(RunRequest(run, spec, made, resuming.plain_of(config), overrides=task))
-
-
-def _check_script(run: RunConfig) -> None:
-    """Raise :class:`ConfigError` if processes of ``run`` cannot import the main script, or would train again."""
-    path = getattr(sys.modules["__main__"], "__file__", None)  # a notebook has none, and python -c
-    environments = run.parallelism.overlaps and not run.backend.uses_threads
-    if path is None or not (run.parallelism.shares_memory or environments):
-        return
-    need = f"parallelism={run.parallelism.name}: its processes import this script"
-    if not Path(path).is_file():
-        raise ConfigError(f"{need}, which standard input cannot give them; save it as a file.")
-    frames = [frame for frame, _ in traceback.walk_stack(sys._getframe())]
-    at = [f.f_lineno for f in frames if f.f_globals.get("__name__") == "__main__" and f.f_code.co_name == "<module>"]
-    try:
-        guards = [node for node in ast.parse(Path(path).read_bytes()).body if isinstance(node, ast.If)]
-    except (SyntaxError, ValueError):  # no text, such as a program that holds its modules
-        return
-    if at and not any(guard.lineno <= at[-1] <= (guard.end_lineno or 0) for guard in guards):
-        raise ConfigError(f"{need}, and would train again; call dqnspeed.train under if __name__ == '__main__':.")
-
-
-def _resumed(overrides: Sequence[str], folder: str | Path | None) -> RunRequest:
-    if folder is not None:
-        raise ConfigError(f"folder={folder}: does not go with resume=, which names the folder of its run.")
-    request = resumed_request(list(overrides))
-    _check_script(request.config)
-    return request

@@ -1,4 +1,4 @@
-"""Running a command: its version, its errors as one sentence, its exit code."""
+"""Run a command: print its version or its errors as one sentence, and set its exit code."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ USAGE_EXIT_CODE = 2
 
 
 def run_app(job: Callable[..., Any], prints: bool = True) -> None:
-    """Run a command; print errors as one sentence, and what became of the jobs of a sweep.
+    """Run a command; print errors as one sentence, and the results of the jobs of a sweep.
 
     Args:
-        prints: the command is used for what it prints, so it fails where that cannot be written; a run continues.
+        prints: the output is the purpose of the command, so the command fails if the output cannot be written.
     """
     tolerate_output_errors()
     if "--version" in sys.argv[1:]:
@@ -37,11 +37,11 @@ def run_app(job: Callable[..., Any], prints: bool = True) -> None:
         return
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal need not have every sign that is printed
-    os.environ.setdefault(ASKED_FOR, os.environ.get("HYDRA_FULL_ERROR", ""))  # of jobs in other processes, too
+            stream.reconfigure(errors="replace")  # a terminal may lack a character
+    os.environ.setdefault(ASKED_FOR, os.environ.get("HYDRA_FULL_ERROR", ""))  # jobs in other processes read it
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them
     find_modules_here()
-    gc.freeze()  # what was imported is never looked through again: a tenth of a start
+    gc.freeze()  # the garbage collector skips all imported objects, which saves a tenth of the start-up
     try:
         with one_sentence():
             job()
@@ -59,7 +59,7 @@ def run_app(job: Callable[..., Any], prints: bool = True) -> None:
 
 @contextlib.contextmanager
 def one_sentence() -> Iterator[None]:
-    """Print a mistake of the user as one sentence on stderr, with exit code 2, and a failed run with exit code 1.
+    """Print a mistake of the user on stderr and exit with code 2; print the error of a run and exit with code 1.
 
     ``HYDRA_FULL_ERROR=1`` prints the traceback first.
     """
@@ -87,7 +87,7 @@ def fail(sentence: str, code: int = USAGE_EXIT_CODE) -> NoReturn:
 
 
 def check_flags() -> None:
-    """Raise :class:`ConfigError` at a flag that Hydra does not know, or for another configuration than ours."""
+    """Raise :class:`ConfigError` if a flag is unknown, or names another main configuration."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):

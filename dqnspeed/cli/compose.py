@@ -35,19 +35,13 @@ from dqnspeed.system import machine
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking.wandb import mode_of_environment
 
-# What is left to a rule, or to what is found on this machine, as it is said.
-BY_RULE = {
-    "num_envs": 0, "parallelism.num_actors": 0,
-    "execution.precision": "auto", "wrappers.crop": [], "tracking.wandb": "auto",
-}  # fmt: skip
-
 _OWN = GlobalHydra, HydraConfig, JobRuntime, VersionBase
-_HYDRA = threading.RLock()  # Hydra's state is that of the whole process
+_HYDRA = threading.RLock()  # all threads share Hydra's state
 
 
 @contextlib.contextmanager
 def own_hydra() -> Iterator[None]:
-    """Hydra over ``conf/`` inside the block, whatever this process uses Hydra for; that is as before afterwards."""
+    """Use Hydra with ``conf/`` in the block, and restore the state of Hydra afterwards."""
     with _HYDRA:
         instances, resolvers = Singleton._instances, BaseContainer._resolvers
         shared = {kind: one for kind, one in instances.items() if kind not in _OWN}
@@ -61,29 +55,25 @@ def own_hydra() -> Iterator[None]:
 
 
 def as_meant(arguments: Sequence[str]) -> list[str]:
-    """Arguments for Hydra: where an option takes text, ``1.10`` in quotes, since Hydra would make a number of it; where
-    it takes a whole number, ``1000000`` for ``1e6``."""
+    """Arguments with values as the user means them: ``1.10`` in quotes if the option takes text, which Hydra would turn
+    into a number; ``1000000`` for ``1e6`` if the option takes a whole number."""
     kinds = schemas.kinds() | {key: {str} for key in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir")}
 
     def one(argument: str) -> str:
         key, equals, value = argument.partition("=")
         takes = kinds.get(key.lstrip("+"), set[Any]()) - {type(None)}
         if takes == {str} and not _QUOTED.search(value):
-            return f"{key}{equals}{_LITERAL.sub(_in_quotes, value)}"
+            return key + equals + _LITERAL.sub(r"'\g<0>'", value)
         return f"{key}{equals}{_LITERAL.sub(_as_whole, value)}" if takes == {int} else argument
 
     return [one(argument) for argument in arguments]
 
 
-# Numbers and truth values among the elements of a value; and what elements may stand in that are not to be quoted.
+# Numbers and truth values among the elements of a value, and the start of values whose elements must not be quoted.
 _LITERAL = re.compile(
     r"(?<![^,(\s])(?:[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:e[+-]?\d+)?|true|false|nan|inf)(?![^,)\s])", re.I
 )
 _QUOTED = re.compile(r"['\"\[{]|(?:range|interval|glob)\(")
-
-
-def _in_quotes(literal: re.Match[str]) -> str:
-    return f"'{literal[0]}'"
 
 
 def _as_whole(literal: re.Match[str]) -> str:
@@ -94,11 +84,12 @@ def _as_whole(literal: re.Match[str]) -> str:
 
 
 def from_hydra(cfg: DictConfig) -> RunConfig:
-    """Turn a composed configuration into plain frozen dataclasses, checked; numbers that are left to a rule are written
-    into ``cfg`` too, so that a run is resumed with those it was begun with.
+    """Turn a composed configuration into checked, frozen dataclasses.
+
+    Values that a rule chooses are written into ``cfg`` too, so that a resumed run has the same values.
 
     Raises:
-        ConfigError: an option is unknown, or a value missing, out of range, or at odds with another.
+        ConfigError: an option is unknown, or a value is missing, out of range, or at odds with another.
     """
     run = _chosen_by_rule(cfg)
     check(run)
@@ -112,7 +103,7 @@ def _typed(cfg: DictConfig) -> RunConfig:
     plain = cast("dict[str, Any]", OmegaConf.to_container(own))  # without the types it was composed with
     for name, group in GROUPS.items():
         if group.fallback and isinstance(plain.get(name), dict) and plain[name].get("name") in (None, "???"):
-            plain[name]["name"] = group.fallback  # a label, which an option file of the user's need not have
+            plain[name]["name"] = group.fallback  # a user's option file need not have this label
     own = OmegaConf.create(plain)
     root = schema(own)
     known = keys_of(root)
@@ -125,19 +116,19 @@ def _typed(cfg: DictConfig) -> RunConfig:
 
 
 def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
-    """Replace what is said of ``BY_RULE`` by numbers, which others may be computed from, who plays and in which
-    precision by names, and what of a picture is kept by its bounds; returns what they make."""
+    """Write into ``cfg`` the values that it leaves to a rule or to this machine, and return the configuration.
+
+    These are the backend, the precision, the mode of W&B, the numbers of environments and actors, and the crop.
+    """
     run = _typed(cfg)
-    check_values(run, only=("device",))  # which is asked below
-    begun = run.backend.name, run.execution.precision, run.tracking.wandb
+    check_values(run, only=("device",))  # the rules below use the device
     if run.backend.name == "auto":
         cfg.backend = schemas.writable(auto.choose(run))
     if run.execution.precision == "auto":
         cfg.execution.precision = machine.best_precision(run.device)
     if run.tracking.wandb == "auto":
         cfg.tracking.wandb = mode_of_environment() or "offline"
-    if "auto" in begun:
-        run = _typed(cfg)
+    run = _typed(cfg)
     if 0 in (run.num_envs, run.parallelism.num_actors):
         ruled = by_rule(run, machine.cores())
         cfg.num_envs, cfg.parallelism.num_actors = ruled.num_envs, ruled.parallelism.num_actors
@@ -145,7 +136,7 @@ def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
     if run.wrappers.crop == []:
         cfg.wrappers.crop = None
         run = _typed(cfg)
-        check(run)  # before it is played
+        check(run)  # before the game is played
         with startup.within("random_play"):
             part = envs.find_crop(run)
         if part is not None:
@@ -164,15 +155,14 @@ def _refused(key: str, plain: dict[str, Any]) -> str:
 
 
 def changed(run: RunConfig, overrides: Iterable[str]) -> set[str]:
-    """The keys that ``run`` gives other values than its rung does; those that ``overrides`` name where the file of the
-    rung is not to be found, as that of a user's own when a run is resumed."""
+    """The keys whose values in ``run`` differ from its rung; the keys in ``overrides`` if the rung has no file here."""
     rung = _rung(run.experiment.name, run)
     return changes.keys_of(overrides) if rung is None else changes.differences(run, rung)
 
 
 def _rung(name: str, run: RunConfig) -> RunConfig | None:
-    """The rung of this name, and what a rule chooses by the game as it chose for ``run``."""
-    begun = GlobalHydra.instance().is_initialized()  # by the command line, which may name more folders to search
+    """The configuration of a rung, with the values that rules chose for ``run``; ``None`` if it cannot be composed."""
+    begun = GlobalHydra.instance().is_initialized()  # then the command line may have named more folders of files
     try:
         with contextlib.nullcontext() if begun else own_hydra():
             loader = GlobalHydra.instance().config_loader()
@@ -184,7 +174,7 @@ def _rung(name: str, run: RunConfig) -> RunConfig | None:
                 if OmegaConf.select(cfg, key) == by_rule:
                     OmegaConf.update(cfg, key, OmegaConf.select(OmegaConf.structured(run), key), merge=False)
             return from_hydra(cfg)
-    except (ConfigError, HydraException, OmegaConfBaseException):  # the last: a value may be left to the command line
+    except (ConfigError, HydraException, OmegaConfBaseException):  # the last if a value must come from the command line
         return None
 
 

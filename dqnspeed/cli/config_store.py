@@ -1,10 +1,10 @@
-"""What Hydra is given beside the files of ``conf/``: schemas, resolvers, and the options of plugins without a file."""
+"""Schemas, resolvers and options without a file, which Hydra gets beside the files of ``conf/``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast, get_type_hints
@@ -16,18 +16,17 @@ from omegaconf import DictConfig, OmegaConf
 from dqnspeed.cli import plugins
 from dqnspeed.cli.schemas import CONF_DIR, default_options, has_file, schema, writable
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.registry import FOLDERS, GROUPS, class_of, names_of
+from dqnspeed.config.registry import GROUPS, class_of
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs.games import rom_of
 
 
 def fill() -> None:
-    """Give Hydra the schemas, the resolvers and the options without a file of their own that plugins bring.
+    """Give Hydra the schemas, the resolvers and the options of plugins that have no file.
 
-    What is wrong with the options of a plugin is printed as one sentence, and they are left out.
+    An option of a plugin that cannot be used is left out, and a sentence names it.
     """
     add_resolvers(replace=False)
-    _name_shadowed_files()
     store = ConfigStore.instance()
     store.store(name="schema", node=schema())
     for group, known in GROUPS.items():
@@ -49,10 +48,10 @@ def fill() -> None:
 
 
 def add_resolvers(replace: bool) -> None:
-    """Register what ``${...}`` in ``conf/`` calls.
+    """Register the functions that ``${...}`` in ``conf/`` calls.
 
     Args:
-        replace: resolvers of somebody else's with the same names; else theirs stay.
+        replace: replace resolvers of other packages with the same names.
     """
     for name, resolver in _RESOLVERS.items():
         if replace or not OmegaConf.has_resolver(name):
@@ -63,28 +62,17 @@ def _is_ours(option: type) -> bool:
     return option.__module__.partition(".")[0] == "dqnspeed"
 
 
-def _name_shadowed_files() -> None:
-    """Print the files of plugins that are never read, since a folder that is searched before has one of that name."""
-    for i, folder in enumerate(FOLDERS):
-        for path in sorted(path.relative_to(folder) for path in folder.rglob("*.yaml")):
-            if first := next((above for above in (Path(CONF_DIR), *FOLDERS[:i]) if (above / path).is_file()), None):
-                plugins.print_note(f"plugin file {folder / path}: is not used, since {first / path} has its name.")
-
-
 def _without_file(group: str, name: str, option: type) -> dict[str, Any]:
-    """An option that is no more than a class: the numbers of another that has a file, and the defaults of its own.
+    """The config of an option without a file: the numbers of another option, and the defaults of its own fields.
 
-    Options of ``algo`` are global packages, which may set what lies outside their group.
+    Options of ``algo`` are global packages, which may set keys outside of their group.
     """
     parent, own = _parent(group, option)
     declared = {key for kind in own for key in vars(kind).get("__annotations__", {})}
     known = {f.name for f in fields(option)}
-    values: dict[str, Any] = {"name": name}
-    for f in fields(option):
-        if f.name in declared and f.default is not MISSING:
-            values[f.name] = f.default
-        elif f.name in declared and f.default_factory is not MISSING:
-            values[f.name] = f.default_factory()
+    made = writable(option)
+    values: dict[str, Any] = {key: made[key] for key in declared & known if not OmegaConf.is_missing(made, key)}
+    values["name"] = name
     at = f"schema/{group}@{group if group == 'algo' else '_here_'}"
     if {f.name for f in fields(class_of(group, parent))} <= known:
         node: dict[str, Any] = {"defaults": [parent, {f"override /{at}": name}, "_self_"]}
@@ -100,15 +88,15 @@ def _without_file(group: str, name: str, option: type) -> dict[str, Any]:
 
 
 def _parent(group: str, option: type) -> tuple[str, list[type]]:
-    """The option with a file whose numbers ``option`` takes, and the classes whose numbers it does not bring.
+    """The option with a file whose numbers ``option`` takes, and the classes whose numbers are not in that file.
 
-    It is the nearest that ``option`` is derived from, else the one that has most classes in common with it: the default
-    of the group if there are several.
+    This is the nearest option that ``option`` is derived from, else the option that shares most classes with it: the
+    default of the group if there are several.
     """
     classes = list(option.__mro__)
     for i, kind in enumerate(classes[1:], 1):
-        for name in names_of(kind, group):
-            if has_file(group, name):
+        for name, other in GROUPS[group].options.items():
+            if other is kind and has_file(group, name):
                 return name, classes[:i]
     related = [default_options()[group], *(name for name in GROUPS[group].options if _is_whole(group, name))]
     return max(related, key=lambda name: len({*classes} & {*class_of(group, name).__mro__})), classes
@@ -124,7 +112,7 @@ def _is_whole(group: str, name: str) -> bool:
 
 
 def names() -> dict[str, list[str]]:
-    """The options of each group, as Hydra finds them, and after them those of its folders: ``ladder/00_baseline``."""
+    """The options of each group, as Hydra finds them; options in folders, such as ``ladder/00_baseline``, come last."""
     loader = GlobalHydra.instance().config_loader()
     found = {}
     for group in (name for name in loader.list_groups("") if name not in ("hydra", "schema")):
@@ -135,12 +123,12 @@ def names() -> dict[str, list[str]]:
 
 
 def option_list() -> str:
-    """A line a group: its options, as ``--help`` shows them."""
+    """One line for each group with its options, for ``--help``."""
     return "\n".join(f"{group}: {', '.join(options)}" for group, options in names().items())
 
 
 def group_list() -> str:
-    """A line a group: what it decides, as ``--help`` shows it."""
+    """One line for each group with its purpose, for ``--help``."""
     about = {f.name: f.metadata["about"] for f in fields(RunConfig) if is_dataclass(_HINTS[f.name])}
     about["numbers"] = "numbers of an algorithm for an experiment, which chooses them, as cartpole does"
     about["sweep"] = "many runs of the chapter in place of one; sweep.dry_run=true tells which"
@@ -148,10 +136,10 @@ def group_list() -> str:
 
 
 def bound_of(env_id: str, pong: float | None = None) -> float | None:
-    """The mean return at which a game counts as solved, by ``conf/reward_bounds.yaml``; ``None`` where none is known.
+    """The mean return at which a game counts as solved, by ``conf/reward_bounds.yaml``; ``None`` if unknown.
 
     Args:
-        pong: what Pong's bound is instead.
+        pong: another bound for Pong.
     """
     game = rom_of(str(env_id)) or env_id
     return pong if game == "pong" and pong is not None else _reward_bounds().get(game)

@@ -1,16 +1,13 @@
-"""Mistakes of the user, each as one sentence."""
+"""Mistakes of the user as one sentence each."""
 
 from __future__ import annotations
 
-import codecs
 import contextlib
-import itertools
 import os
 import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, get_args
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -21,7 +18,7 @@ from dqnspeed.cli import schemas
 from dqnspeed.config.options import ConfigError, in_words, nearest
 from dqnspeed.system.messages import first_line
 
-ASKED_FOR = "DQNSPEED_FULL_ERROR"  # what the user set of Hydra's, where a sweep that has set it started this process
+ASKED_FOR = "DQNSPEED_FULL_ERROR"  # the user's HYDRA_FULL_ERROR, since this process and jobs of a sweep set their own
 FULL_ERROR = os.environ.get(ASKED_FOR, os.environ.get("HYDRA_FULL_ERROR")) == "1"
 USER_ERRORS = (ConfigError, HydraException, OmegaConfBaseException)
 READERS = ("hydra", "omegaconf", "yaml")
@@ -32,7 +29,7 @@ class RunError(Exception):
 
 
 def is_user_error(error: Exception) -> bool:
-    """Whether this is a mistake of the user: an error of configuration, or raised in Hydra, OmegaConf or YAML."""
+    """Whether ``error`` is a mistake of the user: a configuration error, or raised in Hydra, OmegaConf or YAML."""
     if isinstance(error, USER_ERRORS):
         return True
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -42,7 +39,7 @@ def is_user_error(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def as_config_error(overrides: Sequence[str] = ()) -> Iterator[None]:
-    """Raise every mistake of the user as :class:`ConfigError`, with the sentence that the command line prints."""
+    """Raise a mistake of the user as :class:`ConfigError` with the sentence of the command line."""
     try:
         yield
     except Exception as error:
@@ -52,10 +49,10 @@ def as_config_error(overrides: Sequence[str] = ()) -> Iterator[None]:
 
 
 def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str:
-    """One sentence for a composition error, with the nearest names if a name is unknown.
+    """One sentence for an error of composition, with similar names if a name is unknown.
 
     Args:
-        arguments: that were composed; by default those of the command line.
+        arguments: the overrides that were composed; by default the command line.
     """
     if isinstance(error, ConfigError):
         return str(error)
@@ -63,13 +60,13 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     while cause.__cause__ is not None:
         cause = cause.__cause__
     text = str(error)
-    if wrong := _explain_file(error, text):
-        return wrong
+    if isinstance(error, (UnicodeDecodeError, ReaderError)):
+        return f"an option file: cannot be read ({first_line(error)})."
+    if isinstance(error, RecursionError):
+        return "an option file: leads back to itself."
     if mark := getattr(error, "problem_mark", None):  # of YAML, in a file or in a value
         place = f"{mark.name}, line {mark.line + 1}" if mark.buffer is None else mark.buffer.rstrip("\0")
         return f"{place}: {getattr(error, 'problem', '')}."
-    if not __debug__ and "has no attribute 'function'" in text:
-        return "PYTHONOPTIMIZE: Hydra cannot read functions such as range() and choice() with it; unset it."
     if isinstance(error, MissingConfigException):
         return _explain_missing_option(error, text)
     if isinstance(error, OSError):
@@ -85,8 +82,7 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
         line = sys.argv[1:] if arguments is None else arguments
         named = [f"{argument}: " for argument in line if re.match(r"[\w/]*=([\d.]*|null|true|false)$", argument)]
         return f"{''.join(named[:1])}a group takes the name of one of its options."
-    known = re.search(r"Could not append to config\. An item is already at '([\w.@/]+)'", text)
-    if known:
+    if known := re.search(r"Could not append to config\. An item is already at '([\w.@/]+)'", text):
         return f"+{known.group(1)}: is an option already; drop the +."
     full_key = getattr(cause, "full_key", None) or "".join(re.findall(r"full_key: (\S+)", text)[:1])
     file = re.match(r"In '(.*)': \w+ raised while composing config:\n(.*)", text)
@@ -110,39 +106,8 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
     return f"{first_line(error)}."
 
 
-def _explain_file(error: BaseException, text: str) -> str:
-    """A sentence on an option file that Hydra cannot take as one, which it does not name; empty for other errors."""
-    path = _local(error, "load_config", "full_path")
-    if isinstance(error, UnicodeDecodeError):
-        return f"{path or 'an option file'}: is not UTF-8 ({error.reason} at byte {error.start})."
-    if isinstance(error, ReaderError):
-        return f"{path or 'an option file'}: cannot be read ({first_line(error)})."
-    if isinstance(error, RecursionError) and path:
-        return f"{path}: contains itself."
-    if isinstance(error, RecursionError):
-        nested = _locals(error, "_create_defaults_tree_impl", "root")[-20:]
-        names = sorted({str(root.node.get_config_path()) for root in nested})
-        return f"{', '.join(names)}: the defaults of an option file lead back to it." if names else ""
-    repo, named = _local(error, "_compose_config_from_defaults_list", "repo"), re.findall(r"^In '(.*)': ", text)
-    for source, name in itertools.product(repo.get_sources() if repo else [], named):
-        path = Path(source.path, f"{name}.yaml")
-        if path.is_file() and path.read_bytes().startswith(codecs.BOM_UTF8):
-            return f"{path}: begins with a byte order mark, which hides its first line; save it as UTF-8 without one."
-    return ""
-
-
-def _locals(error: BaseException, function: str, name: str) -> list[Any]:
-    """The values of a local variable in each call of a function that the error went through, the innermost last."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == function]
-    return [frame.f_locals[name] for frame in frames if name in frame.f_locals]
-
-
-def _local(error: BaseException, function: str, name: str) -> Any:
-    return next(reversed(_locals(error, function, name)), None)
-
-
 def _explain_type(full_key: str, text: str) -> str:
-    """The value that OmegaConf refused in ``text`` for an option, and what it takes; empty if it takes anything."""
+    """The refused value in OmegaConf's ``text``, and the types of the option; empty if the option takes any type."""
     key, element, _ = full_key.partition("[")
     kinds = schemas.kinds().get(key, set[Any]())
     if element:
@@ -152,7 +117,7 @@ def _explain_type(full_key: str, text: str) -> str:
     return f"{full_key}{shown}: must be {in_words(kinds)}" if in_words(kinds) else ""
 
 
-_LAUNCHERS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "joblib": "joblib"}  # by the extras that have them
+_LAUNCHERS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "joblib": "joblib"}  # the extra of each launcher
 
 
 def _explain_missing_option(error: MissingConfigException, text: str) -> str:

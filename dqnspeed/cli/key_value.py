@@ -1,4 +1,4 @@
-"""``KEY=VALUE``: the command line of every small command, and its ``--help``."""
+"""``KEY=VALUE``: the command line and ``--help`` of the small commands."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class CommandLine(Generic[T]):
 
     Attributes:
         call: the command and its arguments, for the help.
-        about: what the command does.
-        schema: a frozen dataclass whose fields, each made by :func:`dqnspeed.config.options.option`, are its options.
-        others: what other arguments it takes, in words.
-        is_other: whether an argument that sets no option is one of those.
+        about: purpose of the command.
+        schema: a frozen dataclass of options, whose fields are made by :func:`dqnspeed.config.options.option`.
+        others: other arguments of the command, in words.
+        is_other: whether an argument that sets no option is such an argument.
     """
 
     call: str
@@ -36,8 +36,9 @@ class CommandLine(Generic[T]):
     is_other: Callable[[str], bool] = lambda _: False
 
     def read(self, arguments: Sequence[str]) -> tuple[T, list[str]]:
-        """The options in ``arguments``, of which the last of a key counts, and the other arguments; ``--help`` prints
-        the help and exits.
+        """Read the options and the other arguments; ``--help`` prints the help and exits.
+
+        The last value of a key counts.
 
         Raises:
             ConfigError: an option is unknown, missing, cannot be read or is out of range.
@@ -85,8 +86,7 @@ def typed(schema: type[T], values: Mapping[str, Any]) -> T:
 
 
 def _value(argument: str, kind: Any) -> Any:
-    """The value of ``KEY=VALUE``, as Hydra reads it; text may hold any character, but quotes and brackets must be
-    closed."""
+    """The value of ``KEY=VALUE`` as Hydra reads it; unquoted text may have any character."""
     key, _, text = argument.partition("=")
     if not text:
         raise ConfigError(f"{argument}: has no value.")

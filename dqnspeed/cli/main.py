@@ -1,4 +1,4 @@
-"""``dqnspeed COMMAND ...``: lists the commands, and runs one."""
+"""``dqnspeed COMMAND ...``: lists the commands, or runs one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Console entry point: the first argument is the command, the others are its own."""
+    """Console entry point: the first argument is the command, and the command reads the others."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("-h", "--help", "--version"):
         tolerate_output_errors()

@@ -1,14 +1,12 @@
-"""``hydra/sweeper=optuna``: a search by Optuna, whose study lies in the folder of the sweep.
+"""``hydra/sweeper=optuna``: a search by Optuna, with its study in the folder of the sweep.
 
-Trial ``n`` is the job in the folder ``n``. One whose result Optuna was not told yet, since the sweep was ended, goes on
-from where it was.
+Trial ``n`` is the job in the folder ``n``. A resumed sweep continues the trials that have no result in the study.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,14 +32,12 @@ from dqnspeed.tracking.run_folder import STUDY
 if TYPE_CHECKING:
     import optuna
 
-log = logging.getLogger(__name__)
-
 NAME = "dqnspeed"  # of the study in its file
-# Objectives, and whether more of each is better.
+# Objectives and their directions.
 RETURN, TIME = "return", "time_to_solve"
 DIRECTIONS = {RETURN: "maximize", TIME: "minimize"}
-UNSOLVED = 2  # times its limit is what a job counts that is not solved
-BEST = 3  # trials that are named at the end of a search for two objectives
+UNSOLVED = 2  # a job that is not solved counts this many times its time limit
+BEST = 3  # most trials that are named at the end of a search for two objectives
 
 
 @dataclass(frozen=True)
@@ -58,10 +54,10 @@ class StudyOptions:
 
 
 def options_of(given: Mapping[str, Any]) -> StudyOptions:
-    """The options of a search, checked; sampler and pruner are taken as they are.
+    """The checked options of a search; sampler and pruner are not checked.
 
     Raises:
-        ConfigError: one is unknown, missing, of another type or out of range.
+        ConfigError: an option is unknown, missing, of another type or out of range.
     """
     made = {name: given[name] for name in ("sampler", "pruner") if name in given}
     options = typed(StudyOptions, {**given, **dict.fromkeys(made)})
@@ -69,7 +65,7 @@ def options_of(given: Mapping[str, Any]) -> StudyOptions:
 
 
 def is_study(config: Any) -> bool:
-    """Whether the sweeper in this configuration of Hydra's is Optuna's."""
+    """Whether Hydra's configuration ``config`` has the sweeper of Optuna."""
     return str(config.sweeper.get("_target_")).endswith(".OptunaSweeper")
 
 
@@ -84,24 +80,16 @@ def check_options(config: DictConfig) -> None:
         raise ConfigError(f"hydra.sweeper.{error}") from error
     if not options.objective:
         raise ConfigError(f"hydra.sweeper.objective=[]: choose one of {', '.join(DIRECTIONS)}.")
-    for name in ("sampler", "pruner"):
-        try:
-            made = hydra.utils.instantiate(given[name])
-            if name == "sampler":
-                made(seed=options.seed)
-        except Exception as error:  # of Optuna's, which raises what it likes
-            reason = str(error.__cause__ or error).splitlines()[0].rstrip(".")
-            raise ConfigError(f"hydra.sweeper.{name}: cannot be made ({reason}).") from error
 
 
 def check_objective(config: DictConfig, job: DictConfig) -> None:
-    """Raise :class:`ConfigError` if the objective of the search is nothing that a ``job`` can tell."""
+    """Raise :class:`ConfigError` if a ``job`` has no value of the objective."""
     if TIME in config.hydra.sweeper.objective and job.stop.max_minutes is None:
         raise ConfigError(f"hydra.sweeper.objective={TIME}: needs a limit; give stop.max_minutes=MINUTES.")
 
 
 def any_trial(config: DictConfig, loader: ConfigLoader) -> list[str]:
-    """The overrides of a job with some value of everything that is searched."""
+    """The overrides of a job with a random value of each key that is searched."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -110,7 +98,7 @@ def any_trial(config: DictConfig, loader: ConfigLoader) -> list[str]:
 
 
 def search(options: StudyOptions, config: DictConfig, loader: ConfigLoader, launcher: Launcher) -> None:
-    """Run the trials of the study that are missing."""
+    """Run the trials that are open, and then new trials until there are ``options.n_trials``."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -125,45 +113,30 @@ def search(options: StudyOptions, config: DictConfig, loader: ConfigLoader, laun
     before = study.trials
     study.sampler = options.sampler(seed=options.seed + len(before))
     running = [trial for trial in before if trial.state == optuna.trial.TrialState.RUNNING]
-    open_trials = [optuna.trial.Trial(study, trial._trial_id) for trial in running]
-    with contextlib.ExitStack() as at_the_end:
-        at_the_end.callback(lambda: sweep.remarks.extend(_best(study, folder, options)))
-        _run(study, open_trials, space, options, launcher)
+    trials = [optuna.trial.Trial(study, trial._trial_id) for trial in running]
+    try:
+        while True:
+            left = min(options.n_jobs - len(trials), options.n_trials - len(study.trials))
+            trials += [study.ask() for _ in range(left)]
+            if not trials:
+                break
+            jobs = [_job_of(trial, space, folder) for trial in trials]
+            sweep.add(jobs)
+            sweep.launch(launcher, jobs)
+            for trial in trials:
+                _tell(study, trial, folder / str(trial.number), options)
+            trials = []
+    finally:
+        sweep.remarks.extend(_best(study, folder, options))
 
 
-def _run(
-    study: optuna.Study,
-    open_trials: list[optuna.Trial],
-    space: Mapping[str, Suggest],
-    options: StudyOptions,
-    launcher: Launcher,
-) -> None:
-    """Run the trials that are open, and then new ones until there are enough."""
-    folder = sweep.folder
-    assert folder is not None
-    while True:
-        left = min(options.n_jobs - len(open_trials), options.n_trials - len(study.trials))
-        open_trials += [study.ask() for _ in range(left)]
-        if not open_trials:
-            break
-        try:
-            jobs = [
-                Job(
-                    str(trial.number),
-                    [f"{key}={suggest(trial)}" for key, suggest in space.items()],
-                    searched=list(trial.params),
-                )
-                for trial in open_trials
-            ]
-        except ValueError as error:
-            raise ConfigError(
-                f"{folder}: its trials had other values to choose from ({str(error).rstrip('.')})."
-            ) from error
-        sweep.add(jobs)
-        sweep.launch(launcher, jobs)
-        for trial in open_trials:
-            _tell(study, trial, folder / str(trial.number), options)
-        open_trials = []
+def _job_of(trial: optuna.Trial, space: Mapping[str, Suggest], folder: Path) -> Job:
+    """The job of a trial, with its values of what is searched."""
+    try:
+        overrides = [f"{key}={suggest(trial)}" for key, suggest in space.items()]
+    except ValueError as error:
+        raise ConfigError(f"{folder}: earlier trials had other values to choose from ({error}).") from error
+    return Job(str(trial.number), overrides, searched=list(trial.params))
 
 
 def pruning(config: Any) -> list[Callback]:
@@ -221,20 +194,17 @@ def _storage(folder: Path) -> str:
 
 
 def _tell(study: optuna.Study, trial: optuna.Trial, folder: Path, options: StudyOptions) -> None:
-    """Tell the study what became of a trial's job; one that was ended stays open."""
+    """Give the study the result of a trial's job; the trial of a job that was interrupted stays open."""
     from optuna.trial import TrialState
 
     found = outcome(folder)
+    values = [_value(name, found) for name in options.objective] if found.state in ("solved", "at its limit") else []
+    scores = [value for value in values if value is not None]
     if found.state == "pruned":
         study.tell(trial, state=TrialState.PRUNED)
-    elif found.is_finished:
-        values = [_value(name, found) for name in options.objective]
-        whole = [value for value in values if value is not None]
-        if len(whole) == len(values):
-            study.tell(trial, whole)
-        else:
-            study.tell(trial, state=TrialState.FAIL)
-    elif found.state == "failed":
+    elif len(scores) == len(options.objective):
+        study.tell(trial, scores)
+    elif found.is_finished or found.state == "failed":
         study.tell(trial, state=TrialState.FAIL)
 
 
@@ -269,7 +239,7 @@ def _alone(overrides: Sequence[str]) -> list[str]:
 
 
 def _value(objective: str, job: Outcome) -> float | None:
-    """The score of a finished job; ``None`` if no game of it counts, or its files cannot be read."""
+    """The score of a finished job; ``None`` if none of its games counts, or its files cannot be read."""
     if objective == RETURN:
         return job.mean
     if job.summary["solved"]:
@@ -282,7 +252,7 @@ Suggest = Callable[[Any], Any]  # the value of a key, by one of Optuna's trials
 
 
 def _space(config: DictConfig, loader: ConfigLoader) -> dict[str, Suggest]:
-    """What is searched, and what is given, by the keys; of one key, the last counts."""
+    """How each key gets its value in a trial; the last override of a key counts."""
     overrides = OverridesParser.create(config_loader=loader).parse_overrides(swept(config))
     space = {override.get_key_element(): _dimension(override) for override in overrides}
     if not any(override.is_sweep_override() for override in overrides):
@@ -320,7 +290,7 @@ def _dimension(override: Override) -> Suggest:
 
 
 def _number(text: str) -> int | float | str:
-    """``text`` as the number that it is, if it is one."""
+    """``text`` as a number, if it is one."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             number = kind(text)

@@ -1,4 +1,4 @@
-"""What can be chosen: the options that are built in, and those of installed packages."""
+"""Import all options: built-in ones, and options of plugins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from dqnspeed import actors, algorithms, buffers, envs, execution, exploration, networks, tracking
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.registry import FOLDERS, GROUPS
+from dqnspeed.config.registry import FOLDERS
 from dqnspeed.envs import backends
 from dqnspeed.system.messages import kind_and_line
 
@@ -25,7 +25,7 @@ VARIABLE = "DQNSPEED_PLUGINS"
 
 
 class PluginFolders(SearchPathPlugin):
-    """Lets Hydra find the option files of plugins, after ours."""
+    """Let Hydra find the option files of plugins, after those in ``conf/``."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in FOLDERS:
@@ -33,51 +33,46 @@ class PluginFolders(SearchPathPlugin):
 
 
 def load() -> None:
-    """Import every module that registers options: ours, the entry points of packages, and those that
-    ``DQNSPEED_PLUGINS=module,...`` names, which are found in the working folder too.
+    """Import every module that registers options.
 
-    A plugin that cannot be imported is named in one sentence; runs that do not use it go on.
+    These are the modules of dqnspeed, entry points of packages, and the modules in ``DQNSPEED_PLUGINS=module,...``,
+    which may be in the working folder. A sentence names a plugin that cannot be imported; the command continues.
     """
     for package in (actors, algorithms, backends, buffers, envs, execution, exploration, networks, tracking):
         for module in pkgutil.iter_modules(package.__path__):
-            if not module.name.startswith("_"):  # needs an extra, and registers nothing
+            if not module.name.startswith("_"):  # such a module needs an extra, and registers nothing
                 importlib.import_module(f"{package.__name__}.{module.name}")
     named = [name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
     if named:
         find_modules_here()
     for name in dict.fromkeys([*(point.module for point in installed()), *named]):
-        before = {group: dict(known.options) for group, known in GROUPS.items()}, list(FOLDERS)
         try:
             importlib.import_module(name)
-            continue
         except ConfigError as error:
             print_note(f"plugin {name}: {error}")
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever somebody else's module raises
-            print_note(f"plugin {name}: could not be imported ({kind_and_line(error)}); its options are missing.")
-        options, FOLDERS[:] = before
-        for group, known in GROUPS.items():
-            known.options = options[group]
+            print_note(f"plugin {name}: could not be imported ({kind_and_line(error)}).")
     Plugins.instance().register(PluginFolders)
 
 
 def installed() -> EntryPoints:
-    """The entry points by which installed packages bring options."""
+    """Entry points of installed packages that register options."""
     return entry_points(group=ENTRY_POINTS)
 
 
 def find_modules_here() -> None:
-    """Let modules in the working folder be imported, as with ``python -m``, in child processes too.
+    """Make modules in the working folder importable, as ``python -m`` does, in child processes too.
 
-    The folder comes last, so that they cannot find another dqnspeed than this process.
+    The folder comes last in the search path, so that child processes import the same dqnspeed.
     """
     if not getattr(sys.flags, "safe_path", False) and not {"", str(Path.cwd())} & set(sys.path):
         sys.path.append(str(Path.cwd()))
 
 
 def print_note(sentence: str) -> None:
-    """Say on stderr what is wrong with a plugin; once, and not again in each process that a run starts."""
+    """Print a sentence about a plugin on stderr, but not in the child processes of a run."""
     if (
         multiprocessing.current_process().name == "MainProcess"
     ):  # a child imports its main module before it has a parent

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import itertools
 import logging
-import os
 import sys
 import time
 import traceback
@@ -50,8 +49,9 @@ from dqnspeed.training.folder_lock import locked_folder, new_folder
 
 log = logging.getLogger(__name__)
 
+JobConfig = tuple[Job, DictConfig]  # a job and its composed configuration
+CheckedJob = tuple[Job, RunConfig, EnvSpec]
 PROGRESS_S = 10.0  # between two lines on how many jobs have been checked
-MOST_BYTES = 255  # of a name in most file systems
 
 
 class Preflight(Callback):
@@ -61,7 +61,7 @@ class Preflight(Callback):
         self._locks = contextlib.ExitStack()
 
     def __reduce__(self) -> tuple[type[Preflight], tuple[()]]:
-        return Preflight, ()  # a launcher's processes get a copy, without the locks
+        return Preflight, ()  # processes of a launcher get a copy without the locks
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         with _ended_by_any_error():
@@ -69,53 +69,45 @@ class Preflight(Callback):
             check_line(config, sweeps=False)
             if is_set(config, "hydra.run.dir"):
                 check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
-            checked = check_jobs([(config, config.hydra.overrides.task)])
+            checked = check_jobs([(Job(str(config.hydra.run.dir), list(config.hydra.overrides.task)), config)])
             if sweep.dry_run:
-                print_plan([(Job(str(config.hydra.run.dir), list(config.hydra.overrides.task)), checked[0][0])])
+                print_plan(checked)
                 sys.exit()
-            self._locks.enter_context(_output_folder(config, "run"))
+            self._locks.enter_context(output_folder(config, "run"))
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         with _ended_by_any_error():
             check_line(config, sweeps=True)
             check_launcher(config.hydra.launcher)
-            known = earlier_jobs(Path(config.hydra.sweep.dir)) if is_set(config, FOLDER) else None
+            folder = Path(config.hydra.sweep.dir)
+            known = earlier_jobs(folder, bool(sweep.trust)) if is_set(config, FOLDER) else None
             found = _new_jobs(config) if known is None else _missing_jobs(config, known)
-            at_a_time, trials = jobs_at_a_time(config.hydra, max(1, len(found))), 1
-            composed = _composed_jobs(config, found, new=known is None)
+            composed, trials = _composed_jobs(config, found, new=known is None), 1
             if optuna_search.is_study(config.hydra):
                 composed = itertools.chain(composed, [_trial(config, number=len(known or []))])
                 trials = int(config.hydra.sweeper.n_trials) - len(known or [])
-            jobs = list[Job]()
-
-            def configs() -> Iterator[tuple[DictConfig, list[str]]]:
-                for job, job_config in composed:
-                    jobs.append(job)
-                    yield job_config, job.overrides
-
-            checked = check_jobs(configs(), at_a_time)
-            joining = [run.parallelism.name for run, _ in checked if run.parallelism.joins_cluster]
+            checked = check_jobs(composed)
+            joining = [run.parallelism.name for _, run, _ in checked if run.parallelism.joins_cluster]
             if joining and is_ray(config.hydra.launcher):
                 raise ConfigError(
                     f"parallelism={joining[0]}: joins a cluster, which a job of hydra/launcher=ray cannot do."
                 )
             if sweep.dry_run:
-                print_plan([(job, run) for job, (run, _) in zip(jobs, checked, strict=True)], trials)
+                print_plan(checked, trials)
                 sys.exit()
-            self._locks.enter_context(_output_folder(config, "sweep", resumed=known is not None))
-            new = [] if optuna_search.is_study(config.hydra) else jobs
+            self._locks.enter_context(output_folder(config, "sweep", resumed=known is not None))
+            new = [] if optuna_search.is_study(config.hydra) else [job for job, _, _ in checked]
             sweep.begin(Path(config.hydra.sweep.dir), Line.of_this_process(), new if known is None else known)
 
     def on_run_end(self, config: DictConfig, **_: Any) -> None:
         self._locks.close()
 
-    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        self._locks.close()
+    on_multirun_end = on_run_end
 
 
 @contextlib.contextmanager
 def _ended_by_any_error() -> Iterator[None]:
-    """Hydra only warns of what its callbacks raise, and would train."""
+    """Exit at any error, because Hydra only warns of errors in callbacks."""
     try:
         with one_sentence():
             yield
@@ -128,15 +120,18 @@ OF_SWEEPS = "hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper
 
 
 def check_line(config: DictConfig, sweeps: bool) -> None:
-    """Raise :class:`ConfigError` if the command line has what Hydra passes over without a word: its overrides for the
-    other mode, several options of one group, and a user's option files with names of ours."""
+    """Raise :class:`ConfigError` for mistakes that Hydra ignores.
+
+    These are overrides for the other mode, several options of one group, and a user's option files that have the name
+    of a file in ``conf/``.
+    """
     overrides = config.hydra.overrides
     if config.hydra.job.chdir:
-        raise ConfigError("hydra.job.chdir=true: a run writes into its own folder at any rate; leave it out.")
+        raise ConfigError("hydra.job.chdir=true: a run writes into its own folder in any case; leave it out.")
     for line in overrides.hydra:
         key = line.lstrip("+~").partition("=")[0]
         if not sweeps and key.startswith(OF_SWEEPS):
-            raise ConfigError(f"{line}: is for sweeps; add -m.")
+            raise ConfigError(f"{line}: is for sweeps; add -m on the command line.")
         if sweeps and key.startswith("hydra.run."):
             raise ConfigError(f"{line}: is for a single run; the folder of a sweep is {FOLDER}.")
     for line in overrides.task:
@@ -151,11 +146,8 @@ def check_line(config: DictConfig, sweeps: bool) -> None:
                 raise ConfigError(f"{path}: is not used, since {ours} has its name; give it one of its own.")
 
 
-def check_run(run: RunConfig, jobs: int = 1) -> EnvSpec:
+def check_run(run: RunConfig) -> EnvSpec:
     """Check everything about a run before it starts; returns the shapes of its environment.
-
-    Args:
-        jobs: how many like it run on this machine at a time.
 
     Raises:
         ConfigError: environment, network, execution and this machine's memory do not fit together.
@@ -169,7 +161,7 @@ def check_run(run: RunConfig, jobs: int = 1) -> EnvSpec:
         spec = envs.describe(run)
         warnings = envs.probe(run.env, run.model.input_scale)
     algorithm_of(run).check_spec(run, spec)
-    check_fits(run, spec, buffer_device(run, spec), jobs)
+    check_fits(run, spec, buffer_device(run, spec))
     check_video(run, spec)
     for warning in (*warnings, *emulated(run), *overruled(run.tracking)):
         log.warning("%s", warning)
@@ -177,18 +169,12 @@ def check_run(run: RunConfig, jobs: int = 1) -> EnvSpec:
 
 
 def emulated(run: RunConfig) -> Iterator[str]:
-    """A sentence if this device has no instructions for the precision that was chosen."""
+    """A sentence if the device has no instructions for the chosen precision."""
     if run.execution.precision == "bf16" != machine.best_precision(run.device):
         yield (
             f"execution.precision=bf16: {machine.pick_device(run.device)} has no instructions for it here, and takes "
             f"several times as long as for fp32; auto chooses."
         )
-
-
-def without_faster_backend(config: DictConfig, run: RunConfig) -> Iterator[str]:
-    """A sentence for each faster backend that ``backend=auto`` would consider if its package were here."""
-    if OmegaConf.select(config, "hydra.runtime.choices.backend") == "auto":
-        yield from auto.not_installed(run)
 
 
 def _report_silence(run: RunConfig, line: str) -> None:
@@ -197,23 +183,21 @@ def _report_silence(run: RunConfig, line: str) -> None:
     print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
 
 
-def check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]], at_a_time: int = 1) -> list[tuple[RunConfig, EnvSpec]]:
-    """Check jobs, each a composed configuration and its overrides, and warn of what does nothing in them.
-
-    Args:
-        at_a_time: how many of them run on this machine at a time.
+def check_jobs(jobs: Iterable[JobConfig]) -> list[CheckedJob]:
+    """Check jobs, and warn of options that have no effect.
 
     Returns:
-        The configuration of each, and the shapes of its environment.
+        Each job, its configuration, and the shapes of its environment.
 
     Raises:
         ConfigError: one of them cannot be run.
     """
     checked, sentences = [], dict[str, None]()  # in their order, each once
-    for config, task in jobs:
-        run, overrides = from_hydra(config), list(task)
-        checked.append((run, check_run(run, at_a_time)))
-        sentences |= dict.fromkeys(without_faster_backend(config, run))
+    for job, config in jobs:
+        run, overrides = from_hydra(config), job.overrides
+        checked.append((job, run, check_run(run)))
+        if OmegaConf.select(config, "hydra.runtime.choices.backend") == "auto":
+            sentences |= dict.fromkeys(auto.not_installed(run))
         sentences |= dict.fromkeys(without_numbers(config, run, overrides))
         sentences |= dict.fromkeys([*untuned(run, overrides), *unused(run, overrides), *unbounded(run, overrides)])
     for sentence in sentences:
@@ -221,27 +205,11 @@ def check_jobs(jobs: Iterable[tuple[DictConfig, Iterable[str]]], at_a_time: int 
     return checked
 
 
-def jobs_at_a_time(hydra: DictConfig, jobs: int) -> int:
-    """How many of a sweep's ``jobs`` run on this machine at a time; 1 where its launcher may take other machines."""
-    launcher, cores = hydra.launcher, machine.cores()
-    name = str(launcher.get("_target_")).rpartition(".")[2]
-    if optuna_search.is_study(hydra):
-        jobs = int(hydra.sweeper.n_jobs)
-    if name == "JoblibLauncher":
-        asked = int(launcher.n_jobs)
-        jobs = min(jobs, asked if asked > 0 else cores + 1 + asked)
-    elif is_ray(launcher) and launcher.address is None:
-        jobs = min(jobs, int(cores // launcher.cpus_per_job))
-    elif name != "LocalLauncher":  # submitit's, which starts all of them at once
-        return 1
-    return max(1, jobs)
-
-
 def without_numbers(config: DictConfig, run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
     """A sentence if the experiment has no numbers for the algorithm.
 
     Raises:
-        ConfigError: ``overrides`` name numbers that do not exist.
+        ConfigError: an override names numbers that do not exist.
     """
     chosen = OmegaConf.select(config, "hydra.runtime.choices.numbers")
     if chosen is None:
@@ -251,8 +219,8 @@ def without_numbers(config: DictConfig, run: RunConfig, overrides: Iterable[str]
     if f"numbers={chosen}" in overrides:
         raise ConfigError(f"numbers={chosen}: there is no such option{nearest(chosen, names()['numbers'])}.")
     yield (
-        f"experiment={run.experiment.name}: has no numbers for algo={run.algo.name}, which keeps those of its own "
-        f"file; give it some in numbers/{chosen}.yaml."
+        f"experiment={run.experiment.name}: has no numbers for algo={run.algo.name}, which keeps its defaults; write "
+        f"numbers/{chosen}.yaml to change them."
     )
 
 
@@ -269,11 +237,8 @@ def unbounded(run: RunConfig, overrides: Iterable[str]) -> Iterator[str]:
         )
 
 
-JobConfig = tuple[Job, DictConfig]  # a job, and what it is composed to
-
-
 def _new_jobs(config: DictConfig) -> list[tuple[int, Job]]:
-    """The jobs of a new sweep by number, without their folders; none of a search, which come one after another."""
+    """The jobs of a new sweep with their numbers, without folders; a search has none yet."""
     if optuna_search.is_study(config.hydra):
         return []
     jobs = [(number, Job("", overrides)) for number, overrides in enumerate(sweep_jobs(config, _loader()))]
@@ -283,39 +248,32 @@ def _new_jobs(config: DictConfig) -> list[tuple[int, Job]]:
 
 
 def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[tuple[int, Job]]:
-    """Unfinished jobs of an earlier sweep, by number."""
+    """Unfinished jobs of an earlier sweep with their numbers."""
     missing = []
     for number, job in enumerate(known):
         folder = Path(config.hydra.sweep.dir, job.folder)
         found = outcome(folder)
-        given_up = found.state == "failed" and optuna_search.is_study(config.hydra)  # a search tries others instead
+        given_up = found.state == "failed" and optuna_search.is_study(config.hydra)  # a search does not repeat trials
         if found.is_finished or given_up:
             continue
         if folder.is_dir():
-            with locked_folder(folder, resumed=True):  # else another process runs it still
+            with locked_folder(folder, resumed=True):  # fails if another process runs the job
                 pass
         missing.append((number, job))
     return missing
 
 
 def _composed_jobs(config: DictConfig, jobs: Sequence[tuple[int, Job]], new: bool) -> Iterator[JobConfig]:
-    """Compose jobs one after another, and say now and then how many have been checked; many take minutes or hours."""
-    folders = set[str]()
-    begun = said = time.monotonic()
+    """Compose jobs one after another, and print now and then how many have been checked."""
+    folders, said = set[str](), time.monotonic()
     for done, (number, job) in enumerate(jobs):
-        now = time.monotonic()
-        if done and now - said >= PROGRESS_S:
-            said, left = now, (now - begun) / done * (len(jobs) - done)
-            sentence = f"{done:,} of {len(jobs):,} jobs are checked, about {left / 60:,.1f} min left; Ctrl-C ends it."
-            print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
+        if time.monotonic() - said >= PROGRESS_S:
+            said = time.monotonic()
+            print(f"dqnspeed: {done:,} of {len(jobs):,} jobs are checked.", file=sys.stderr, flush=True)
         composed, job_config = _composed(config, job.overrides, number)
         if new:
             if is_set(config, FOLDER):
                 check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, composed.folder))
-            if any(len(os.fsencode(part)) > MOST_BYTES for part in Path(composed.folder).parts):
-                raise ConfigError(
-                    f"hydra.sweep.subdir={composed.folder}: is too long; a name has {MOST_BYTES} bytes at most."
-                )
             if composed.folder in folders:
                 raise ConfigError(f"hydra.sweep.subdir={composed.folder}: several jobs would write there.")
             folders.add(composed.folder)
@@ -323,7 +281,7 @@ def _composed_jobs(config: DictConfig, jobs: Sequence[tuple[int, Job]], new: boo
 
 
 def _trial(config: DictConfig, number: int) -> JobConfig:
-    """A job of a search, as it may ask for one."""
+    """A job of a search with random values, to be checked."""
     optuna_search.check_options(config)
     if is_set(config, FOLDER):
         check_folder_is_new(FOLDER, Path(config.hydra.sweep.dir, str(number)))
@@ -338,7 +296,7 @@ def _loader() -> ConfigLoader:
 
 
 def _composed(config: DictConfig, overrides: list[str], number: int) -> JobConfig:
-    """A job of the sweep ``config``."""
+    """Compose a job of the sweep ``config``."""
     folder = str(config.hydra.sweep.dir)  # resolved here, so that ${now:} is the same for all jobs
     job = _loader().load_sweep_config(config, overrides)
     with open_dict(job):
@@ -352,42 +310,35 @@ def _composed(config: DictConfig, overrides: list[str], number: int) -> JobConfi
 
 
 @contextlib.contextmanager
-def _output_folder(config: DictConfig, mode: str, resumed: bool = False) -> Iterator[None]:
-    """Make and lock the folder of a ``run`` or a ``sweep``, by default a new one, and set its name in Hydra."""
-    option, named = f"hydra.{mode}.dir", config.hydra[mode].dir
-    with made_folder(option, named, is_set(config, option), resumed) as folder:
-        if str(folder) != named:
-            config.hydra[mode].dir = str(folder)
-            config.hydra.overrides.hydra.append(f"{option}={quoted(str(folder))}")  # a sweep's jobs compose again
-        yield
-
-
-@contextlib.contextmanager
-def made_folder(option: str, named: str, is_named: bool, resumed: bool = False) -> Iterator[Path]:
-    """Make and lock the folder ``named`` by ``option``; a name that is not the user's is changed if it is taken.
+def output_folder(config: DictConfig, mode: str, resumed: bool = False) -> Iterator[Path]:
+    """Make and lock the folder of a ``run`` or a ``sweep``; a default name that is taken is changed, in Hydra too.
 
     Args:
-        resumed: it is that of a sweep that is gone on with.
+        resumed: the folder is of a sweep that is resumed.
 
     Raises:
-        ConfigError: it cannot be made or written, or it is another run's.
+        ConfigError: the folder cannot be made or written, or belongs to another run.
     """
+    option, named = f"hydra.{mode}.dir", str(config.hydra[mode].dir)
     if not named:
         raise ConfigError(f"{option}=: name a folder.")
     folder = Path(named)
     try:
-        if is_named:
+        if is_set(config, option):
             folder.mkdir(parents=True, exist_ok=True)
         else:
             folder = new_folder(folder)
     except OSError as error:
         raise ConfigError(f"{option}={folder}: cannot be made ({why_not_made(folder, error)}).") from error
+    if str(folder) != named:
+        config.hydra[mode].dir = str(folder)
+        config.hydra.overrides.hydra.append(f"{option}={quoted(str(folder))}")  # a sweep's jobs compose again
     with locked_folder(folder, resumed):
         yield folder
 
 
 def is_set(config: DictConfig, option: str) -> bool:
-    """Whether the command line sets the folder; a default one that exists gets another name."""
+    """Whether the command line sets the folder ``option``."""
     return any(line.lstrip("+").startswith(f"{option}=") for line in config.hydra.overrides.hydra)
 
 

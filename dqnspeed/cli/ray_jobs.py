@@ -1,7 +1,7 @@
 """Jobs of a sweep on a Ray cluster: ``hydra/launcher=ray``.
 
-Hydra has a launcher for Ray of its own (hydra-ray-launcher 1.2.1), which is not used: it brings Amazon's SDK and an old
-cloudpickle, ends the whole sweep with the first machine that is lost, and at Ctrl-C leaves jobs no time to save.
+Hydra's own launcher for Ray (hydra-ray-launcher 1.2.1) needs Amazon's SDK and an old cloudpickle. It ends the whole
+sweep if one machine is lost, and at Ctrl-C it gives jobs no time to save.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from dqnspeed.system import machine
 log = logging.getLogger(__name__)
 
 ADDRESS = "hydra.launcher.address"
-LOOK_S = 0.5  # between two looks at whether the sweep is to end
+LOOK_S = 0.5  # seconds between two checks for a signal
 
 
 @dataclass(frozen=True)
 class RayOptions:
     """The options of the launcher; see ``conf/hydra/launcher/ray.yaml``."""
 
-    address: str | None = option("the Ray cluster: HOST:PORT, auto, or null: one of its own, here")
-    cpus_per_job: float = option("cores that a job asks for", gt=0)
-    gpus_per_job: float = option("GPUs that a job asks for", ge=0)
-    retries: int = option("times that a job whose machine is lost goes on elsewhere", ge=0)
+    address: str | None = option("Ray cluster: HOST:PORT, auto, or null: a new one on this machine")
+    cpus_per_job: float = option("cores of a job", gt=0)
+    gpus_per_job: float = option("GPUs of a job", ge=0)
+    retries: int = option("number of times that a job may continue elsewhere after its machine is lost", ge=0)
 
 
 def check_launcher(launcher: DictConfig) -> None:
-    """Raise :class:`ConfigError` if these are the options of Ray's launcher, and cannot be used."""
+    """Raise :class:`ConfigError` if ``launcher`` is Ray's, and its options cannot be used."""
     if not is_ray(launcher):
         return
     if importlib.util.find_spec("ray") is None:
@@ -60,7 +60,7 @@ def check_launcher(launcher: DictConfig) -> None:
 
 
 def is_ray(launcher: DictConfig) -> bool:
-    """Whether this launcher is Ray's."""
+    """Whether ``launcher`` is Ray's."""
     return str(launcher.get("_target_")).endswith(".RayLauncher")
 
 
@@ -72,7 +72,7 @@ def launch(
     job_overrides: Sequence[Sequence[str]],
     first: int,
 ) -> list[JobReturn]:
-    """Run all jobs, as many at a time as there is room for; at a signal each is asked to save and to end."""
+    """Run all jobs, as many at a time as the cluster has room for; a signal makes each job save and end."""
     setup_globals()
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     cpus, cores = options.cpus_per_job, machine.cores()
@@ -80,7 +80,7 @@ def launch(
     try:
         check_room(ray, ADDRESS, options.address, cpus, options.gpus_per_job)
         with open_dict(config):
-            config.hydra.sweep.dir = str(Path(config.hydra.sweep.dir).absolute())  # a node may work in another folder
+            config.hydra.sweep.dir = str(Path(config.hydra.sweep.dir).absolute())  # nodes work in other folders
         run = ray.remote(
             num_cpus=cpus, num_gpus=options.gpus_per_job, max_calls=1, max_retries=options.retries,
             scheduling_strategy="SPREAD",
@@ -101,14 +101,14 @@ def _results(ray: Any, started: Sequence[Any], first: int) -> list[JobReturn]:
         if sweep.heard.received is not None and not cancelled:
             cancelled = True
             for one in pending:
-                ray.cancel(one, force=False, recursive=False)  # as Ctrl-C: it saves first
+                ray.cancel(one, force=False, recursive=False)  # like Ctrl-C, which saves the job
         done, pending = ray.wait(pending, num_returns=1, timeout=LOOK_S)
         for one in done:
             result = JobReturn()
             try:
                 result = ray.get(one)
             except (ray.exceptions.TaskCancelledError, KeyboardInterrupt):
-                result.status, result.return_value = JobStatus.COMPLETED, None  # by the sweep's end
+                result.status, result.return_value = JobStatus.COMPLETED, None  # ended by a signal
             except ray.exceptions.RayError as error:
                 result.status, result.return_value = JobStatus.FAILED, error
             found[one] = result
@@ -119,25 +119,16 @@ def _results(ray: Any, started: Sequence[Any], first: int) -> list[JobReturn]:
 def _run(
     number: int, overrides: list[str], context: HydraContext, config: DictConfig, task: TaskFunction, state: Any
 ) -> JobReturn:
-    """A job, in a process of Ray's."""
+    """Run a job in a process of Ray."""
     setup_globals()
     Singleton.set_state(state)
-    os.environ[machine.CORES] = str(max(1, int(config.hydra.launcher.cpus_per_job)))  # Ray binds a task to none
+    os.environ[machine.CORES] = str(max(1, int(config.hydra.launcher.cpus_per_job)))  # Ray binds no task to cores
     job = context.config_loader.load_sweep_config(config, overrides)
     with open_dict(job):
         job.hydra.job.id, job.hydra.job.num = f"{job.hydra.job.name}_{number}", number
-        job.hydra.sweep.dir = config.hydra.sweep.dir  # as the sweep has it, and not relative to this process' folder
+        job.hydra.sweep.dir = config.hydra.sweep.dir  # absolute, unlike the composed one
     HydraConfig.instance().set_config(job)
     return run_job(
         task_function=task, config=job, job_dir_key="hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir",
         hydra_context=context,
     )  # fmt: skip
-
-
-def has_a_machine(cpus_per_job: float) -> bool:
-    """Whether nothing else of Ray's fits on the machine of this job, all of whose cores Ray has."""
-    import ray
-
-    here = ray.get_runtime_context().get_node_id()
-    [cpus] = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["NodeID"] == here]
-    return bool(cpus >= (os.cpu_count() or 1) and cpus - cpus_per_job < 1)

@@ -1,4 +1,4 @@
-"""What can be configured: where ``conf/`` is, the schemas of its groups, and every key."""
+"""The folder ``conf/``, the schemas of its groups, and all keys."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CONF_DIR = str(_PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.p
 
 
 def schema(chosen: DictConfig | None = None) -> DictConfig:
-    """The schema as OmegaConf sees it, with every value missing; it is to be read and merged, not to be changed.
+    """The schema for OmegaConf, with every value missing; do not change it, because it is cached.
 
     Args:
-        chosen: a configuration; each group has the schema of the option that its ``name`` says. Without it, a group has
-            what all its options share.
+        chosen: a configuration whose ``name`` in each group chooses the schema of the group; by default a group has the
+            keys that all its options share.
 
     Raises:
-        ConfigError: a name is nobody's.
+        ConfigError: a name is not registered.
     """
     kinds = {name: kind for name, kind in get_type_hints(RunConfig).items() if is_dataclass(kind)}
     if chosen is not None:
@@ -35,20 +35,20 @@ def schema(chosen: DictConfig | None = None) -> DictConfig:
 
 @cache
 def _of_kinds(kinds: tuple[tuple[str, Any], ...], shared: bool) -> DictConfig:
-    """The schema with these of its groups.
+    """The schema with these groups.
 
     Args:
-        shared: each is what all options of the group have in common.
+        shared: whether the groups have only the keys that all their options share.
     """
     root = writable(RunConfig)
     for name, kind in kinds:
         root[name] = writable(kind)
         if shared and name in GROUPS:
-            # A file of the user's own need not name its schema, and what no option has is refused once all is composed.
+            # A user's option file need not name its schema; unknown keys are refused after composition.
             OmegaConf.set_struct(root[name], False)
     for group in (root.env, root.tracking):
         group.kwargs = {}
-        OmegaConf.set_struct(group.kwargs, False)  # any keyword that an environment or a tracker may take
+        OmegaConf.set_struct(group.kwargs, False)  # environments and trackers may take any keyword
     return root
 
 
@@ -61,7 +61,7 @@ def keys() -> list[str]:
 
 
 def kinds() -> dict[str, set[Any]]:
-    """The types that each option takes, by its key; of all options of its group that have one of this name."""
+    """The types that each key takes in any option of its group."""
     found: dict[str, set[Any]] = {}
     for group, hint in get_type_hints(RunConfig).items():
         if not is_dataclass(hint):
@@ -84,10 +84,10 @@ def keys_of(root: DictConfig) -> list[str]:
 
 
 def unknown(key: str, chosen: str | None = None) -> str:
-    """What to say of a ``key`` that does not exist, after a colon.
+    """Part of a sentence about an unknown ``key``.
 
     Args:
-        chosen: the option of the key's group that lacks it.
+        chosen: option of the key's group that lacks the key.
     """
     group, _, leaf = key.partition(".")
     options = GROUPS[group].options if group in GROUPS else {}
@@ -103,13 +103,13 @@ def has_file(group: str, name: str) -> bool:
 
 @cache
 def default_options() -> dict[str, str]:
-    """The option of each group that is chosen where none is given."""
+    """The default option of each group."""
     chosen = OmegaConf.load(f"{CONF_DIR}/config.yaml").defaults
     return {str(group): str(name) for entry in chosen if isinstance(entry, DictConfig) for group, name in entry.items()}
 
 
 def writable(kind: Any) -> DictConfig:
-    # OmegaConf makes the node of a frozen dataclass read-only, which would stop Hydra from composing it.
+    """A node of the dataclass ``kind``; OmegaConf makes a frozen dataclass read-only, which Hydra cannot compose."""
     node: DictConfig = OmegaConf.structured(kind)
     OmegaConf.set_readonly(node, None)
     return node

@@ -1,4 +1,4 @@
-"""A sweep: running its jobs, and telling what became of them."""
+"""A sweep: run its jobs, and report their results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from dqnspeed.cli import trust
 from dqnspeed.cli.errors import FULL_ERROR, RunError, explain, is_user_error
 from dqnspeed.cli.key_value import CommandLine
-from dqnspeed.cli.sweep_record import PREFIX, Job, Line, Outcome, Record, outcome, quoted, varied_first
+from dqnspeed.cli.sweep_record import PREFIX, Job, Line, Outcome, Record, outcome, quoted
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.system import atomic, messages, signing
@@ -38,33 +38,33 @@ RESUME = f"{PREFIX}resume="
 
 @dataclass(frozen=True)
 class SweepOptions:
-    resume: str | None = option("the folder of a sweep to go on with", default=None)
-    dry_run: bool = option("tell the jobs and their time, and start none", default=False)
+    resume: str | None = option("folder of a sweep to resume", default=None)
+    dry_run: bool = option("print the jobs and their time limits, and start none", default=False)
 
 
-COMMAND_LINE = CommandLine(f"{PREFIX}KEY=VALUE...", "Go on with a sweep, or tell what it would be.", SweepOptions)
+COMMAND_LINE = CommandLine(f"{PREFIX}KEY=VALUE...", "Resume a sweep, or print its jobs.", SweepOptions)
 
 
 class Sweep:
-    """The sweep that this process runs; where a launcher runs its jobs in other processes, there it is empty."""
+    """The sweep that this process runs; empty in a process that a launcher has started for a job."""
 
     def __init__(self) -> None:
         self.dry_run = False
         self.heard = SignalRecorder()
         self.folder: Path | None = None
         self.jobs: list[Job] = []
-        self.trust = list[str]()  # the argument by which the files of this sweep's jobs are trusted too
-        self.is_queued = False  # by Slurm, which does not need this process
+        self.trust = list[str]()  # ``trust=true`` for the jobs, if it is given
+        self.is_queued = False  # whether Slurm runs the jobs, also without this process
         self.line = Line([])
-        self.remarks: list[str] = []  # lines for its end
+        self.remarks: list[str] = []  # printed after the table of jobs
 
     def begin(self, folder: Path, line: Line, jobs: Sequence[Job]) -> None:
-        """The sweep of ``line`` runs in ``folder`` from here on, which records it before the first job starts."""
+        """Begin the sweep of ``line`` in ``folder``; the record is written before the first job starts."""
         self.folder, self.line = folder, line
         self.add(jobs)
 
     def add(self, jobs: Sequence[Job]) -> None:
-        """Record more jobs; those that are known already stay as they are."""
+        """Record jobs that are not recorded yet."""
         assert self.folder is not None
         known = {job.folder for job in self.jobs}
         self.jobs += [job for job in jobs if job.folder not in known]
@@ -75,9 +75,9 @@ class Sweep:
             raise ConfigError(f"{self.folder / SWEEP_JOBS}: cannot be written ({error.strerror}).") from error
 
     def launch(self, launcher: Launcher, jobs: Sequence[Job]) -> None:
-        """Run those of ``jobs`` that are not finished."""
+        """Run the unfinished jobs of ``jobs``."""
         assert self.folder is not None
-        kinds = {kind.__name__ for kind in type(launcher).__mro__}  # Hydra may have imported its plugins anew
+        kinds = {kind.__name__ for kind in type(launcher).__mro__}  # Hydra may import a plugin twice
         if BasicLauncher.__name__ not in kinds:
             missing = [job for job in jobs if not outcome(self.folder / job.folder).is_finished]
             if missing:
@@ -89,11 +89,11 @@ class Sweep:
             folder = self.folder / job.folder
             try:
                 if folder.is_dir():
-                    with locked_folder(folder, resumed=True):  # before Hydra writes into what another process runs
+                    with locked_folder(folder, resumed=True):  # fails if another process runs the job
                         pass
-                if not outcome(folder).is_finished:  # which it may have become since the sweep began
+                if not outcome(folder).is_finished:  # another process may have finished it
                     self._launch(launcher, [job])
-            except Exception as error:  # before the job could record it, as where its folder cannot be made
+            except Exception as error:  # the job did not start, for example because its folder cannot be made
                 record_failure(folder, error)
 
     def _launch(self, launcher: Launcher, jobs: Sequence[Job]) -> None:
@@ -108,14 +108,14 @@ class Sweep:
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Pass a signal on to jobs in other processes, wait until they have saved, end; a second Ctrl-C ends at once.
+        """Pass signals on to the processes of the jobs, and exit when they have saved; a second Ctrl-C exits at once.
 
         Raises:
-            RunError: the launcher failed, as where the system ends one of its processes.
+            RunError: the launcher failed, for example because the system killed one of its processes.
         """
 
         def end(number: int, frame: FrameType | None) -> None:
-            if self.is_queued and number != signal.SIGINT:  # the jobs go on without this process
+            if self.is_queued and number != signal.SIGINT:  # the jobs continue without this process
                 sys.exit(128 + number)
             if self.heard.received is not None:
                 if number == signal.SIGINT:
@@ -131,7 +131,7 @@ class Sweep:
             yield
         except Exception as error:
             if self.heard.received is None:
-                raise RunError(f"the launcher failed: {type(error).__name__}: {_reason(error)}") from error
+                raise RunError(f"the launcher failed: {messages.kind_and_line(error)}.") from error
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -140,32 +140,32 @@ class Sweep:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether a launcher runs it, and this process one of its jobs."""
+        """Whether this process runs a job for a launcher in another process."""
         return self.folder is None
 
     def remember_signals(self) -> None:
-        """In a process of a launcher's: a signal between two trainings ends the sweep too."""
+        """Record signals between two trainings of a launcher's process, which end the sweep too."""
         for number in ending_signals():
             signal.signal(number, self.heard)
 
     def table(self) -> list[str]:
-        """Lines for the end of a sweep: a table of all jobs, and how to go on with it if some are not finished."""
+        """Lines for the end of a sweep: a table of all jobs, and the command that resumes the sweep if necessary."""
         if self.folder is None:
             return []
         found = [outcome(self.folder / job.folder) for job in self.jobs]
         shared = set.intersection(*(set(job.overrides) for job in self.jobs)) if len(self.jobs) > 1 else set[str]()
         rows = [_row(job, one, shared) for job, one in zip(self.jobs, found, strict=True)]
         lines = ["", *aligned([("job", "", "", "minutes", "mean return"), *rows]), *self.remarks]
-        # A trial that failed stays failed: a search goes on to others.
+        # A search does not repeat a failed trial.
         final = ("failed",) if (self.folder / STUDY).exists() else ()
         if not all(one.is_finished or one.state in final for one in found):
             if self.is_queued:
-                lines.append("Slurm may still have some of them (squeue); go on once it has none.")
-            lines.append(f"To go on: {messages.command('train', f'{RESUME}{self.folder}')}")
+                lines.append("Slurm may still run some of the jobs (squeue). Resume the sweep when none is left.")
+            lines.append(f"To resume: {messages.command('train', f'{RESUME}{self.folder}')}")
         return lines
 
     def problems(self) -> list[str]:
-        """Sentences for the end of a sweep: the jobs that failed, and the number that were left out."""
+        """Sentences for the end of a sweep: the jobs that failed, and the number of jobs that were not run."""
         if self.folder is None:
             return []
         found = {job.folder: outcome(self.folder / job.folder) for job in self.jobs}
@@ -178,25 +178,18 @@ class Sweep:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a job has not come to its end."""
+        """Whether a job is not finished."""
         return self.folder is not None and any(not outcome(self.folder / job.folder).is_finished for job in self.jobs)
-
-
-def _reason(error: Exception) -> str:
-    """What a launcher says, as one line: of submitit's the second says what became of a job, or the last of a trace."""
-    said = [line.strip() for line in str(error).splitlines() if line.strip("- ")]
-    end = next((k for k, line in enumerate(said) if line.startswith("You can check full logs")), 0)
-    return " ".join([*said[:1], *(said[end - 1 : end] if end > 1 else said[1:2])])
 
 
 sweep = Sweep()
 
 
 def take_options(arguments: Sequence[str]) -> list[str]:
-    """Carry out the ``sweep.KEY=VALUE`` among the arguments of the command line; returns those for Hydra.
+    """Apply the arguments ``sweep.KEY=VALUE`` of the command line; returns the arguments for Hydra.
 
     Raises:
-        ConfigError: there is no such option, or no sweep to go on with.
+        ConfigError: there is no such option, or no sweep to resume.
     """
     own = [text.removeprefix(PREFIX) for text in arguments if text.startswith(PREFIX)]
     others = [text for text in arguments if not text.startswith(PREFIX)]
@@ -223,7 +216,7 @@ def take_options(arguments: Sequence[str]) -> list[str]:
 
 def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
     """The overrides of each job of a sweep over lists of values."""
-    choices = dict[str, list[str]]()  # the last one given counts
+    choices = dict[str, list[str]]()  # the last override of a key counts
     for override in OverridesParser.create(config_loader=loader).parse_overrides(swept(cfg)):
         key = override.get_key_element()
         if override.is_sweep_override() and not override.is_discrete_sweep():
@@ -239,23 +232,16 @@ def sweep_jobs(cfg: DictConfig, loader: ConfigLoader) -> Iterator[list[str]]:
 
 
 def swept(cfg: DictConfig) -> list[str]:
-    """The overrides of a sweep: those of its option of ``sweep``, and then those of the command line."""
+    """The overrides of a sweep: first of the file of ``sweep=NAME``, then of the command line."""
     params = cfg.hydra.sweeper.get("params") or {}
     return [f"{key}={value}" for key, value in params.items()] + [str(text) for text in cfg.hydra.overrides.task]
 
 
-@contextlib.contextmanager
-def failures_recorded(folder: Path, cfg: DictConfig) -> Iterator[None]:
-    """Print and record the error of a job that fails inside, so that the next one can start."""
-    try:
-        yield
-    except Exception as error:
-        record_failure(folder, error, cfg)
-
-
 def record_failure(folder: Path, error: Exception, cfg: DictConfig | None = None) -> None:
-    """Print why the job in ``folder`` failed, and write it into its summary as one sentence; not where another process
-    runs it, or has ended it well."""
+    """Print why the job in ``folder`` failed, and write the reason into its summary as one sentence.
+
+    The summary stays if another process runs the job or has finished it.
+    """
     users = is_user_error(error)
     if FULL_ERROR or not (users or isinstance(error, RunError)):
         traceback.print_exception(error)
@@ -267,33 +253,33 @@ def record_failure(folder: Path, error: Exception, cfg: DictConfig | None = None
             found = outcome(folder)
             if isinstance(error, RunError) or not found.is_finished:
                 why = {"stopped_by": "error", "error": sentence.splitlines()[0]}
-                atomic.write_json(folder / SUMMARY, {**_unstarted(folder, cfg), **found.summary, **why})
+                atomic.write_json(folder / SUMMARY, {**_unstarted(cfg), **found.summary, **why})
     except OSError as refused:
         print(f"dqnspeed: {folder / SUMMARY}: cannot be written ({refused.strerror}).", file=sys.stderr)
-    except ConfigError as refused:  # which ``error`` may be already
+    except ConfigError as refused:  # another process runs the job, as ``error`` may say already
         if not isinstance(error, ConfigError):
             print(f"dqnspeed: {refused}", file=sys.stderr)
 
 
-def _unstarted(folder: Path, cfg: DictConfig | None) -> Row:
-    """What a summary says of a job that failed before it started, or before it was composed."""
+def _unstarted(cfg: DictConfig | None) -> Row:
+    """The fields of a summary that are known of a job that failed before it started."""
     if cfg is None:
         return {}
     name, overrides = str(OmegaConf.select(cfg, "experiment.name")), HydraConfig.get().overrides.task
-    label = changes.label(name, varied_first(folder, overrides), changes.keys_of(overrides))
+    label = changes.label(name, overrides, changes.keys_of(overrides))
     known: dict[str, Any] = {"experiment": name, "label": label, "kind": [], "seed": OmegaConf.select(cfg, "seed")}
     numbers = ("time_to_solve_s", "steps_per_second", "updates_per_second", "samples_per_step", "return_mean_100")
     return {**known, "solved": False, **dict.fromkeys(numbers)}
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with the cells of each column one below the other."""
+    """Lines of text with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _row(job: Job, found: Outcome, shared: set[str]) -> tuple[str, ...]:
-    """The cells of a job's line; the overrides that all jobs share are left out."""
+    """The cells of a job's line, without overrides that all jobs share."""
     seconds, mean = found.summary.get("wall_time_s"), found.mean
     return (
         job.folder,

@@ -1,11 +1,10 @@
-"""What a sweep's folder records: its command line and jobs, and what became of each."""
+"""The record in a sweep's folder: its command line, its jobs, and the state of each job."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,13 +28,12 @@ from dqnspeed.tracking.run_folder import (
 
 PREFIX = "sweep."
 FOLDER = "hydra.sweep.dir"
-# What became of a job, by the reason that its summary gives.
+# State of a job by ``stopped_by`` in its summary.
 STATES = {
     "reward_bound": "solved", "max_steps": "at its limit", "max_minutes": "at its limit", "pruned": "pruned",
     "error": "failed", **dict.fromkeys(EXIT_CODES, "ended"),
 }  # fmt: skip
-# Overrides of which Hydra may import what they name: its own, values that are composed of others, other packages and
-# folders, and modules.
+# Overrides that may make Hydra import a module: its own options, references, and names of packages and folders.
 _MAY_RUN_CODE = re.compile(r"^[\s+~]*hydra|^-|[$@:]|\.\.")
 HARMLESS = ("hydra/sweeper=optuna", "hydra/sweeper=jobs")
 FINISHED = ("solved", "at its limit", "pruned")
@@ -43,7 +41,7 @@ FINISHED = ("solved", "at its limit", "pruned")
 
 @dataclass(frozen=True)
 class Job:
-    """A job: its folder within the sweep's, its overrides, and the keys that a search chose values of."""
+    """A job: its folder, relative to the sweep's; its overrides; and the keys whose values a search has chosen."""
 
     folder: str
     overrides: list[str]
@@ -52,12 +50,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job.
+    """State of a job.
 
     Attributes:
-        state: one of the values of :data:`STATES`; of a job without a summary ``killed``, or ``not run``.
-        why: of a failed one, a sentence.
-        stop: the group of its configuration; empty if that cannot be read.
+        state: one of the values of :data:`STATES`; without a summary ``killed`` or ``not run``.
+        why: reason of a failure.
+        summary: contents of ``summary.json``.
+        stop: ``stop`` in its configuration; empty if the configuration cannot be read.
     """
 
     state: str
@@ -67,7 +66,7 @@ class Outcome:
 
     @property
     def mean(self) -> float | None:
-        """The last mean return, of what says if it is solved: its training games, or evaluations."""
+        """The last mean return: of evaluations with ``stop.on=eval``, else of training games."""
         found: float | None = self.summary.get(
             "eval_return_mean" if self.stop.get("on") == "eval" else "return_mean_100"
         )
@@ -79,7 +78,7 @@ class Outcome:
 
 
 def outcome(folder: Path) -> Outcome:
-    """What became of the job in ``folder``, by its files."""
+    """State of the job in ``folder``, read from its files."""
     without = "killed" if holds_run(folder) else "not run"
     if not (folder / SUMMARY).exists():
         return Outcome(without)
@@ -88,48 +87,48 @@ def outcome(folder: Path) -> Outcome:
     except DamagedError as error:
         return Outcome(without, str(error))
     stop: Row = {}
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # it failed before it had one
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # a job may fail before it has a configuration
         stop = dict(json.loads((folder / CONFIG).read_text(encoding="utf-8"))["stop"])
     return Outcome(STATES.get(str(summary.get("stopped_by")), without), str(summary.get("error") or ""), summary, stop)
 
 
 @dataclass(frozen=True)
 class Line:
-    """The command line of a sweep, without the name of its folder; or that of a run."""
+    """The command line of a sweep, without its folder, or of a run."""
 
     overrides: list[str]
     config_dir: str | None = None
 
     @classmethod
     def of_this_process(cls) -> Line:
-        """That of this process."""
+        """The command line of this process."""
         args = get_args_parser().parse_args()
         overrides = [text for text in args.overrides if not text.startswith(f"{FOLDER}=")]
         return cls(overrides, args.config_dir)
 
     @property
     def flags(self) -> list[str]:
-        """Where Hydra is to look for what the overrides change."""
+        """Flags that name the user's folder of option files."""
         return ["--config-dir", self.config_dir] if self.config_dir else []
 
     def arguments(self, folder: Path) -> list[str]:
-        """What Hydra is to be given, for a sweep in ``folder``."""
+        """Arguments for Hydra that run the sweep in ``folder``."""
         return ["-m", *self.flags, *self.overrides, f"{FOLDER}={quoted(str(folder))}"]
 
 
 @dataclass(frozen=True)
 class Record:
-    """The record in a sweep's folder: its line, and its jobs."""
+    """Contents of ``sweep.json``: command line and jobs of a sweep."""
 
     line: Line
     jobs: list[Job]
 
     @classmethod
     def read(cls, folder: Path) -> Record | None:
-        """The record in ``folder``, if there is one.
+        """Read the record in ``folder``; ``None`` if there is none.
 
         Raises:
-            ConfigError: it is damaged.
+            ConfigError: the record is damaged.
         """
         path = folder / SWEEP_JOBS
         with looking_into(folder):
@@ -146,69 +145,49 @@ class Record:
             raise ConfigError(f"{path}: has a job in {away[0]}, which is not below {folder}; delete that job from it.")
         return record
 
-    def check(self, folder: Path, typed: Iterable[str] = ()) -> None:
-        """Check what the record in ``folder`` may do, before any of it is carried out.
-
-        Args:
-            typed: overrides of this command line.
+    def check(self, folder: Path) -> None:
+        """Check whether the record in ``folder`` may run code, before Hydra reads it.
 
         Raises:
-            ConfigError: it may run code, and the sweep was not made here.
+            ConfigError: the record may run code, and the sweep was not made here.
         """
         if signing.read(folder / SWEEP_JOBS) is not None:
             return
         of_jobs = [text for job in self.jobs for text in (job.folder, *job.overrides)]
         for text in (*self.line.flags, *self.line.overrides, *of_jobs):
-            if text not in (*typed, *HARMLESS) and _MAY_RUN_CODE.search(text):
+            if text not in HARMLESS and _MAY_RUN_CODE.search(text):
                 raise ConfigError(
                     f"{text}: may run code, and {folder / SWEEP_JOBS}, which names it, was not made here. "
-                    f"Give {PREFIX}resume={folder} {trust.OPTION}=true if you trust whoever made it."
+                    f"Give {PREFIX}resume={folder} {trust.OPTION}=true if you trust its author."
                 )
 
 
 def searched(folder: Path) -> list[str]:
-    """The keys that a search chose values of for the run in ``folder``; empty if it is no job of a search."""
-    sweep = sweep_above(folder)
-    return next((job.searched for job in _jobs_beside(folder) if sweep and sweep / job.folder == folder), [])
-
-
-def _jobs_beside(folder: Path) -> list[Job]:
-    """All jobs of the sweep that the run in ``folder`` is one of; none of a damaged record, or without a sweep."""
+    """The keys whose values a search has chosen for the run in ``folder``; empty if the run is no job of a search."""
     with contextlib.suppress(ConfigError):
-        record = Record.read(sweep) if (sweep := sweep_above(folder)) else None
-        return record.jobs if record else []
+        sweep = sweep_above(folder)
+        record = Record.read(sweep) if sweep else None
+        if sweep and record:
+            return next((job.searched for job in record.jobs if sweep / job.folder == folder), [])
     return []
 
 
-def varied_first(folder: Path, overrides: Iterable[str]) -> list[str]:
-    """``overrides`` of the run in ``folder``, first what a search chose, or what not all jobs of its sweep have."""
-    if chosen := searched(folder):
-        return sorted(overrides, key=lambda override: override.lstrip("+").partition("=")[0] not in chosen)
-    of_jobs = [set(job.overrides) for job in _jobs_beside(folder)]
-    shared = set.intersection(*of_jobs) if of_jobs else set[str]()
-    return sorted(overrides, key=shared.__contains__)
-
-
-def earlier_jobs(folder: Path) -> list[Job] | None:
-    """The jobs of the sweep in ``folder``, if this process was given its line again; ``None`` if there is no sweep.
+def earlier_jobs(folder: Path, trusted: bool) -> list[Job] | None:
+    """The jobs of the sweep in ``folder``, which this process continues; ``None`` if there is no sweep.
 
     Raises:
-        ConfigError: the sweep there is another.
+        ConfigError: the command line of the sweep differs from this one, or the sweep may run code and is not trusted.
     """
     record = Record.read(folder)
     if record is None:
         return None
-    line = Line.of_this_process()
-    if record.line != line:
+    if record.line != Line.of_this_process():
         raise ConfigError(f"{FOLDER}: {folder} holds another sweep already; name a new folder.")
-    # Of options with several values each job has one.
-    parts = [(text.partition("=")[0], text.partition("=")[2].split(",")) for text in line.overrides]
-    record.check(
-        folder, [*line.flags, *line.overrides, *(f"{key}={value}" for key, values in parts for value in values)]
-    )
+    if not trusted:
+        record.check(folder)
     return record.jobs
 
 
 def quoted(text: str) -> str:
-    """``text`` as the value of an override, whatever signs it has."""
+    """``text`` in quotes, as the value of an override."""
     return "'" + re.sub(r"(\\*)'", r"\1\1\'", text) + "'"

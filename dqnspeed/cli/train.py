@@ -1,4 +1,4 @@
-"""The command ``train``: compose a configuration, check it and train; or resume a run."""
+"""The command ``train``: compose and check a configuration and train, or resume a run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ from dqnspeed.cli import compose, optuna_search, trust
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.app import check_flags, one_sentence, run_app
 from dqnspeed.cli.errors import RunError
-from dqnspeed.cli.ray_jobs import has_a_machine, is_ray
 from dqnspeed.cli.schemas import CONF_DIR
-from dqnspeed.cli.sweep import failures_recorded, sweep, take_options
-from dqnspeed.cli.sweep_record import Line, outcome, searched, varied_first
+from dqnspeed.cli.sweep import record_failure, sweep, take_options
+from dqnspeed.cli.sweep_record import Line, outcome, searched
 from dqnspeed.config import changes
 from dqnspeed.execution.graph import CaptureError
 from dqnspeed.execution.threads import set_threads
@@ -38,14 +37,11 @@ from dqnspeed.tracking import CallbackError
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.training.checkpoint import playable
-from dqnspeed.training.folder_lock import wait_until_free
 from dqnspeed.training.loop import train
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.schedule import schedule_sentence
 
-log = logging.getLogger(__name__)
-
-# Arguments with which nothing is trained.
+# Arguments that print something and train nothing.
 TELLING = "-h", "--help", "-c", "--cfg", "-i", "--info", "-s", "--shell", "--hydra-help", "sweep.dry_run=true"
 
 
@@ -55,30 +51,31 @@ def _begin(cfg: DictConfig) -> None:
 
 
 def _job(cfg: DictConfig) -> None:
+    logging.raiseExceptions = False  # a full disk would print a traceback for each line of train.log
     hydra_config = HydraConfig.get()
     folder = Path(hydra_config.runtime.output_dir)
     if hydra_config.mode == RunMode.MULTIRUN:
-        with failures_recorded(_shown(folder), cfg):
+        try:
             _sweep_job(cfg, folder)
+        except Exception as error:  # the next job can start
+            record_failure(_shown(folder), error, cfg)
     else:
         with one_sentence():
             _train(_composed(cfg, folder, None), Line.of_this_process().flags)
 
 
 def _sweep_job(cfg: DictConfig, folder: Path) -> None:
-    """A job of a sweep: a new one, or one that was ended before."""
+    """Run a job of a sweep, or resume it."""
     startup.begin()
     if sweep.is_elsewhere:
         sweep.remember_signals()
     if sweep.heard.received is not None:
         return
-    if outcome(folder).is_finished:  # since it was launched, by another process
+    if outcome(folder).is_finished:  # another process may have finished it since the launch
         return
     hydra_config = HydraConfig.get()
     if holds_run(folder):
-        if is_ray(hydra_config.launcher):
-            wait_until_free(folder, lambda: sweep.heard.received is not None)
-        # The command line of the sweep has been checked already, in the process that launched it.
+        # The launching process has checked the overrides already.
         typed = trust.code_in(resuming.plain_of(cfg))
         request = resumed_request([f"{resuming.PREFIX}{_shown(folder)}", *sweep.trust], typed)
     else:
@@ -90,9 +87,7 @@ def _sweep_job(cfg: DictConfig, folder: Path) -> None:
 def is_alone(launcher: Any) -> bool:
     """Whether jobs of this launcher have a machine for themselves, so that their times can be compared."""
     name = str(launcher.get("_target_"))
-    if is_ray(launcher):
-        return has_a_machine(launcher.cpus_per_job)
-    # A job of Slurm's that has some cores of its machine may have neighbours.
+    # A Slurm job that has only some cores of its machine may have neighbours.
     has, cores = os.environ.get("SLURM_CPUS_ON_NODE", ""), os.cpu_count() or 1
     return "basic_launcher" in name or ("Slurm" in name and has.isdigit() and int(has) >= cores)
 
@@ -123,7 +118,7 @@ def _train(request: RunRequest, flags: Sequence[str] = ()) -> None:
         if request.restart_if_no_checkpoint and sweep.is_elsewhere:
             sweep.heard.received = stopped_by
             if stopped_by in PREEMPTING:
-                signal.raise_signal(stopped_by)  # the launcher, which listens again, queues the job anew
+                signal.raise_signal(stopped_by)  # the handler of the launcher queues the job again
             return
         # Ends a whole sweep; the exit code tells the shell or the cluster the signal.
         sys.exit(128 + stopped_by.value)
@@ -132,24 +127,18 @@ def _train(request: RunRequest, flags: Sequence[str] = ()) -> None:
 
 
 def with_label(request: RunRequest) -> RunRequest:
-    """``request`` with its label and the kinds of its changes: its rung, and the overrides that change the rung."""
+    """``request`` with its label, which is the rung and the overrides that change it, and the kinds of the changes."""
     config, overrides = request.config, request.overrides
     changed = compose.changed(config, overrides)
     kind = changes.kinds(config.experiment.kind, changed)
     config = dataclasses.replace(config, experiment=dataclasses.replace(config.experiment, kind=kind))
-    varied, chosen = varied_first(request.folder, overrides), changed.union(searched(request.folder))
-    return dataclasses.replace(request, config=config, label=changes.label(config.experiment.name, varied, chosen))
+    label = changes.label(config.experiment.name, overrides, changed.union(searched(request.folder)))
+    return dataclasses.replace(request, config=config, label=label)
 
 
 def resumed_request(arguments: Sequence[str], typed: Sequence[str] = ()) -> RunRequest:
-    """The run that ``resume=FOLDER`` among ``arguments`` names; see :func:`dqnspeed.cli.resume.prepare`."""
-    found = resuming.prepare(arguments, typed)
-    return with_label(
-        RunRequest(
-            found.run, found.spec, found.folder, found.plain, "", found.group, found.overrides, resume=True,
-            on_locked=found.remember,
-        )
-    )  # fmt: skip
+    """The request to resume the run in ``arguments``; see :func:`dqnspeed.cli.resume.prepare`."""
+    return with_label(resuming.prepare(arguments, typed))
 
 
 def train_and_print(request: RunRequest) -> dict[str, Any]:
@@ -164,8 +153,6 @@ def train_and_print(request: RunRequest) -> dict[str, Any]:
     device, threads = str(machine.pick_device(config.device)), torch.get_num_threads()
     lines = opening(config, request.label, device, threads, shown, request.resume)
     print(*lines, schedule_sentence(config), sep="\n", flush=True)
-    if unsigned := trust.unsigned(request.options):
-        log.warning("%s", unsigned)
     try:
         summary = train(request)
     except (ActorError, NotFiniteError, CaptureError, CallbackError) as error:
@@ -185,12 +172,12 @@ def train_and_print(request: RunRequest) -> dict[str, Any]:
 
 
 def _next(folder: Path, overrides: Sequence[str], flags: Sequence[str] = ()) -> Iterator[str]:
-    """What can be done with the run in ``folder``, and with others like it, a command a line.
+    """Commands that use the run in ``folder`` or repeat it, one a line.
 
     Args:
-        flags: of the command line, that its overrides need.
+        flags: flags of the command line that the overrides need.
     """
-    last = {override.partition("=")[0]: override for override in overrides}  # of one key, the last
+    last = {override.partition("=")[0]: override for override in overrides}  # the last override of each key
     last.pop("seed", None)
     commands = {
         "watch it": ["play", f"run={folder}"],
@@ -212,7 +199,7 @@ def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> Non
     games = "only game" if summary["return_mean_games"] == 1 else f"last {summary['return_mean_games']} games"
     if evaluated and summary["eval_return_mean"] is not None:
         mean, games = summary["eval_return_mean"], "games of the last evaluation"
-    unknown = "no game finished" if not summary["episodes"] else "no game counts yet, since older ones go on"
+    unknown = "no game finished" if not summary["episodes"] else "no game counts before older games have ended"
     shown = unknown if mean is None else f"mean return {mean:.2f} over the {games}"
     bound = "at least " if summary["time_is_lower_bound"] else ""
     how = f"stopped by {summary['stopped_by']}"
@@ -221,11 +208,8 @@ def _print_result(summary: dict[str, Any], folder: Path, evaluated: bool) -> Non
         if count := summary["evaluations"]:
             seconds = summary["time_to_solve_s"] + summary["eval_time_s"]
             how += f" of training, {seconds:.0f} s with {count:,} evaluation{'' if count == 1 else 's'}"
-    over = ""
-    if summary["steps_over_limit"]:
-        over = f" ({summary['steps_over_limit']} over stop.max_steps, since environments step together)"
     print(
-        f"{summary['label']}: {how}; {shown}; {summary['agent_steps']:,} agent steps{over}, "
+        f"{summary['label']}: {how}; {shown}; {summary['agent_steps']:,} agent steps, "
         f"{summary['steps_per_second']:.0f} steps/s, {summary['updates_per_second']:.0f} updates/s, "
         f"{summary['samples_per_step']:.1f} samples/step, "
         f"after {sum(summary['startup'].values()):.0f} s of start-up\n{folder}"

@@ -1,13 +1,14 @@
-"""Code that the files of a run name, and whether it may be imported.
+"""Permission to import code that the files of a run name.
 
-A file may name any module that Python finds, and Python finds those in the working folder too. So what the files of
-somebody else name is imported only where the command line asks for it.
+A file may name any module that Python finds, also in the working folder. So code that the files of another user name is
+imported only if the command line asks for it.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,15 @@ from dqnspeed.system import signing
 from dqnspeed.tracking.run_folder import CONFIG
 
 OPTION = "trust"
-ADVICE = f"Add {OPTION}=true if you trust whoever made it."
-_CODE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w./-]*")  # module:Name, as in the arguments of an environment
+ADVICE = f"Add {OPTION}=true if you trust its author."
+_CODE = re.compile(r'"[^\W\d][\w.]*:[^\W\d][\w./-]*"')  # module:Name as a JSON text
 
 
 def take(arguments: Sequence[str]) -> tuple[bool, list[str]]:
     """Whether ``trust=true`` is among the arguments, and the others.
 
     Raises:
-        ConfigError: it has another value.
+        ConfigError: ``trust`` has another value.
     """
     given = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{OPTION}=")]
     for value in given:
@@ -36,28 +37,29 @@ def take(arguments: Sequence[str]) -> tuple[bool, list[str]]:
 
 
 def code_in(config: Mapping[str, Any]) -> list[str]:
-    """The options of a configuration that name code which nobody registered, as ``KEY=VALUE``.
+    """The options of a configuration that name unregistered code, as ``KEY=VALUE``.
 
-    Such options are an environment's module, a module in an environment's arguments, and the
-    address of a cluster, which sends code.
+    These are an environment's module, a module in an environment's arguments, and the address of a cluster, which sends
+    code.
     """
     env, parallelism = config.get("env") or {}, config.get("parallelism") or {}
     named = [f"env.id={env['id']}"] if "id" in env and not _is_registered(str(env["id"])) else []
-    named += [f"env.kwargs={env['kwargs']}"] if any(map(_CODE.fullmatch, _texts(env.get("kwargs")))) else []
+    if _CODE.search(json.dumps(env.get("kwargs"), ensure_ascii=False)):
+        named.append(f"env.kwargs={env['kwargs']}")
     if parallelism.get("address") not in (None, "auto"):
         named.append(f"parallelism.address={parallelism['address']}")
     return named
 
 
 def check_code(config: Mapping[str, Any], folder: Path, trusted: bool, typed: Collection[str] = ()) -> None:
-    """Check the code that the configuration of the run in ``folder`` names, before anything of it is imported.
+    """Check the code that the configuration of the run in ``folder`` names, before the code is imported.
 
     Args:
-        trusted: the command line trusts these files.
-        typed: overrides of this command line.
+        trusted: whether the command line trusts the files.
+        typed: overrides of this command line, which are trusted.
 
     Raises:
-        ConfigError: it names code, and the run was not made here.
+        ConfigError: the configuration names code, and the run was not made here.
     """
     made_here = code_in(signing.read(folder / CONFIG) or {})
     for option in code_in(config):
@@ -65,24 +67,7 @@ def check_code(config: Mapping[str, Any], folder: Path, trusted: bool, typed: Co
             raise ConfigError(f"{option}: runs code that {folder} names, which was not made here. {ADVICE}")
 
 
-def unsigned(config: Mapping[str, Any]) -> str:
-    """A sentence if a run of this configuration names code and cannot be signed; else empty."""
-    named, problem = code_in(config), signing.problem()
-    if not named or not problem:
-        return ""
-    return f"{problem}; to play or resume this run takes {OPTION}=true, since it names code ({named[0]})."
-
-
 def _is_registered(env_id: str) -> bool:
-    """Whether an id names no module, or the module of an installed plugin, which is always imported."""
+    """Whether an id names no module, or the module of an installed plugin."""
     module = env_id.rpartition(":")[0]
     return not module or rom_of(env_id) is not None or module in {point.module for point in plugins.installed()}
-
-
-def _texts(node: Any) -> Iterator[str]:
-    """The texts in nested lists and mappings."""
-    if isinstance(node, str):
-        yield node
-    elif isinstance(node, (Mapping, list, tuple)):
-        for one in node.values() if isinstance(node, Mapping) else node:
-            yield from _texts(one)

@@ -1,1 +1,1 @@
-"""What a run is made of: the schema of its options, their ranges, and how they must go together."""
+"""The options of a run: their schema, their ranges, and checks of their combinations."""

@@ -1,4 +1,4 @@
-"""What a run changes against its rung: its label, and the kinds of its changes."""
+"""Changes of a run against its rung: its label, and the kinds of the changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dqnspeed.config import options
 from dqnspeed.config.schema import KINDS, RunConfig
 
 EXACT, EQUIVALENT, TASK, ALGORITHM = KINDS
-# Kind of a group, or of a key that differs from its group; None: affects neither learning nor speed.
+# Kind of each group, and of keys that differ from their group; None if neither learning nor speed changes.
 KIND_OF = {
     "env": TASK,
     "env.reward_bound": None,
@@ -42,9 +42,9 @@ KIND_OF = {
 
 
 def differences(run: RunConfig, rung: RunConfig) -> set[str]:
-    """The keys, such as ``num_envs`` and ``wrappers.stack``, whose values in ``run`` differ from those in ``rung``."""
-    theirs = {key: value for key, value, _ in options.leaves(rung)}
-    return {key for key, value, _ in options.leaves(run) if key not in theirs or value != theirs[key]}
+    """The keys, such as ``num_envs`` and ``wrappers.stack``, whose values differ between ``run`` and ``rung``."""
+    usual = {key: value for key, value, _ in options.leaves(rung)}
+    return {key for key, value, _ in options.leaves(run) if key not in usual or value != usual[key]}
 
 
 def keys_of(overrides: Iterable[str]) -> set[str]:
@@ -59,11 +59,11 @@ def kinds(rung: Iterable[str], changed: Iterable[str]) -> list[str]:
 
 
 def label(rung: str, overrides: Iterable[str], changed: Iterable[str]) -> str:
-    """A run's name: its rung, and the overrides that change it (of one key, the last).
+    """The name of a run: its rung, and the overrides that change the rung. The last override of a key counts.
 
     Args:
-        overrides: those of the command line, as Hydra keeps them.
-        changed: the keys that they change, by :func:`differences`.
+        overrides: overrides of the command line, as Hydra stores them.
+        changed: the changed keys, by :func:`differences`.
     """
     relevant = [key for key in changed if _kind_of(key)]
     last = {_key(override): override for override in overrides}
@@ -72,13 +72,13 @@ def label(rung: str, overrides: Iterable[str], changed: Iterable[str]) -> str:
 
 
 def without_escapes(override: str) -> str:
-    """``override`` as it was typed, before Hydra escaped its signs."""
+    """``override`` as it was typed, without Hydra's escapes."""
     return re.sub(r"\\(.)", r"\1", override)
 
 
 def _kind_of(key: str) -> str | None:
     group = key.partition(".")[0]
-    return KIND_OF.get(key, KIND_OF.get(group))  # a group of the user's own, or ``sweep``, is none
+    return KIND_OF.get(key, KIND_OF.get(group))  # a user's own group and ``sweep`` have no kind
 
 
 def _key(override: str) -> str:

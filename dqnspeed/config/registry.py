@@ -1,9 +1,9 @@
-"""The options of each group, by name: what is built in, and what plugins add."""
+"""The registered options of each group: built-in ones, and options of plugins."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_type_hints
@@ -16,11 +16,11 @@ Option = TypeVar("Option", bound=type)
 
 @dataclass
 class Group:
-    """A config group whose options are classes: frozen dataclasses that subclass what they share, ``base``.
+    """A config group whose options are frozen dataclasses derived from ``base``.
 
     Args:
         base: as set by :func:`base_of`.
-        fallback: the option that a name stands for which nobody registered; such a name is a label.
+        fallback: the option of a name that is not registered; such a name is a label.
     """
 
     base: type
@@ -43,7 +43,7 @@ FOLDERS: list[Path] = []  # of YAML files that plugins bring
 
 
 def base_of(group: str) -> Callable[[Option], Option]:
-    """A class decorator: every option of ``group`` must be a subclass."""
+    """Class decorator: every option of ``group`` must be a subclass."""
 
     def set_base(base: Option) -> Option:
         GROUPS[group].base = base
@@ -53,10 +53,10 @@ def base_of(group: str) -> Callable[[Option], Option]:
 
 
 def register(group: str, name: str) -> Callable[[Option], Option]:
-    """A class decorator: the frozen dataclass is the option ``group=name``.
+    """Class decorator: register a frozen dataclass as the option ``group=name``.
 
     Raises:
-        ConfigError: there is no such group, the class is of another or no dataclass, or the name is taken.
+        ConfigError: there is no such group, the class is no dataclass of this group, or the name is taken.
     """
     if not re.fullmatch(r"[\w-]+", name):
         raise ConfigError(f"register({group!r}, {name!r}): a name has letters, digits, _ and - alone.")
@@ -78,19 +78,19 @@ def register(group: str, name: str) -> Callable[[Option], Option]:
         taken = known.options.setdefault(name, option)
         if _path(taken) != _path(option):
             raise ConfigError(f"{group}={name}: is registered twice, by {_path(taken)} and {_path(option)}.")
-        known.options[name] = option  # its module may have been loaded anew
+        known.options[name] = option  # a reloaded module registers its class again
         return option
 
     return add
 
 
 def own_fields(option: type) -> list[str]:
-    """The fields that a class declares itself."""
+    """The fields that a class declares, without inherited ones."""
     return [f.name for f in fields(cast("Any", option)) if f.name in vars(option).get("__annotations__", {})]
 
 
 def add_folder(folder: str | Path) -> None:
-    """Let Hydra find the option files in ``folder``, laid out as ``conf/``.
+    """Let Hydra find the option files in ``folder``, which has the layout of ``conf/``.
 
     Raises:
         ConfigError: there is no such folder.
@@ -106,7 +106,7 @@ def class_of(group: str, name: Any) -> type:
     """The class of ``group=name``.
 
     Raises:
-        ConfigError: nobody registered it.
+        ConfigError: the name is not registered.
     """
     known = GROUPS[group]
     found = known.options.get(str(name)) or known.options.get(known.fallback or "")
@@ -122,11 +122,6 @@ def class_of(group: str, name: Any) -> type:
             f"{', '.join(names)}."
         )
     return found
-
-
-def names_of(option: type, group: str) -> Iterator[str]:
-    """Each name that a class has as an option of ``group``."""
-    yield from (name for name, kind in GROUPS[group].options.items() if kind is option)
 
 
 def _path(option: type) -> str:

@@ -91,10 +91,8 @@ def _gradients(learner: Learner, max_grad_norm: float | None) -> Iterator[Findin
         return  # a table
     layers = {name: norm for name, norm in norms.items() if "weight" in name}
     shown = ", ".join(f"{name.replace('.weight', '')} {norm:.2g}" for name, norm in layers.items())
-    total, dead = (
-        math.sqrt(sum(norm**2 for norm in norms.values())),
-        [name for name, norm in layers.items() if not norm],
-    )
+    total = math.sqrt(sum(norm**2 for norm in norms.values()))
+    dead = [name for name, norm in layers.items() if not norm]
     fix = "set algo.max_grad_norm=10, or" if max_grad_norm is None else f"clipped to {max_grad_norm:g};"
     yield first_problem(
         "gradients",

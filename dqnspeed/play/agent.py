@@ -211,11 +211,7 @@ class Agent:
 
     def _batch(self, observation: Any, is_batch: bool) -> np.ndarray:
         """Copy of one observation or of a batch, as a batch ``(B, ...)``."""
-        given, shape, dtype = (
-            np.asarray(observation),
-            self.spec.observation_shape,
-            self.spec.frame_dtype,
-        )
+        given, shape, dtype = np.asarray(observation), self.spec.observation_shape, self.spec.frame_dtype
         wanted = f"{'a batch of ' if is_batch else ''}{shape} {dtype}"
         if given.shape[int(is_batch) :] != shape:
             channels_last = given.ndim == 3 and (given.shape[2], *given.shape[:2]) == shape
@@ -279,8 +275,6 @@ def _load(options: PlayConfig, folder: Path) -> tuple[Path, state_file.State, Di
         there = ", ".join(sorted(file.stem for file in checkpoints.glob(f"*{checkpoint.SUFFIX}"))) or "none"
         raise ConfigError(f"checkpoint={name}: is not in {checkpoints}. Choose one of {there}.")
     state = _read(path, f"checkpoint={name}")
-    if differences := resume.foreign(state["config"], resume.plain_of(composed)):
-        raise ConfigError(f"checkpoint={name}: is of another run than this folder's ({', '.join(differences)}).")
     return path, state, composed
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import statistics
 from collections import Counter
 from contextlib import ExitStack
@@ -16,13 +15,11 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import AnyArray, Step
 from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.arrays import host
-from dqnspeed.networks.table import Table
 from dqnspeed.play.agent import Agent, PlayConfig, action_names
-from dqnspeed.play.recorder import Recorder, print_write_errors
+from dqnspeed.play.recorder import Recorder
 from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
-from dqnspeed.play.tables import TableLayout, draw_table, layout_of
 from dqnspeed.system import seeding
-from dqnspeed.tracking.run_folder import TABLE, VIDEOS, check_links
+from dqnspeed.tracking.run_folder import VIDEOS, check_links
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name
 from dqnspeed.training.evaluation import LONGEST, Game, copies, distinct, play_games
 
@@ -49,7 +46,6 @@ class Session:
         self._names, self._recorder, self._screen = names, recorder, screen
         self._rng = np.random.default_rng(options.seed)
         self._values = np.zeros(len(names), np.float32)  # outputs for the last observation
-        self._is_table, self._path = isinstance(agent.network, Table), list[str]()  # states and actions in turn
         self.games, self.results, self.counts = list[Game](), list[dict[str, Any]](), Counter[str]()
 
     def act(self, observations: AnyArray) -> np.ndarray:
@@ -67,9 +63,6 @@ class Session:
         observation, action = host(observations[0]), int(actions[0])
         if not step.first[0]:  # a step that only starts a game ignores the action
             self.counts[self._names[action]] += 1
-        if self._is_table and not step.first[0]:
-            self._path += [str(observation.argmax()), self._names[action]]
-            self._path += [str(step.frames[0].argmax())] if step.episodes else []
         for image in self._recorder.add(observation, self._values, action, step):
             if self._screen is not None:
                 self._screen.show(image)
@@ -84,10 +77,6 @@ class Session:
         if video := self._recorder.end(name):
             result["video"] = f"{VIDEOS}/{video.name}"
             line += f", {video}"
-        if self._is_table:
-            result["path"] = " ".join(self._path)
-            line += f"\n  {result['path']}"
-        self._path.clear()
         self.results.append(result)
         print(line, flush=True)
 
@@ -121,8 +110,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
     with ExitStack() as resources:
         env = envs.make_vector_env(agent.config, render_mode="rgb_array" if renders else None)
         resources.callback(env.close)
-        layout = _table_layout(agent, action_names(env, agent.spec))
-        names, fps = list(layout.actions), options.fps or frame_rate(agent.config, agent.spec)
+        names, fps = action_names(env, agent.spec), options.fps or frame_rate(agent.config, agent.spec)
         screen = resources.enter_context(contextlib.closing(Screen(fps))) if has_window else None
         recorder = resources.enter_context(contextlib.closing(Recorder(env, agent, names, options, fps, renders)))
         session = Session(agent, options, deterministic, names, recorder, screen)
@@ -131,8 +119,6 @@ def play(options: PlayConfig) -> dict[str, Any]:
                 session.end_game(game)
         except WindowClosedError:
             is_closed = True
-    if isinstance(agent.network, Table):
-        _draw_table(agent, layout)
     games = session.games
     other = "deterministic=false" if algo.has_policy and deterministic else "epsilon=0.05"
     if is_closed and not games:
@@ -170,23 +156,3 @@ def _render_problem(agent: Agent) -> ConfigError | None:
     except ConfigError as error:
         return error
     return None
-
-
-def _table_layout(agent: Agent, names: list[str]) -> TableLayout:
-    """The layout of a table; of another network only the ``names`` of the actions."""
-    if not isinstance(agent.network, Table):
-        return TableLayout(names)
-    with contextlib.closing(envs.make_env(agent.config.env, agent.config.wrappers)) as env:
-        return layout_of(env, names)
-
-
-def _draw_table(agent: Agent, layout: TableLayout) -> None:
-    """Draw the table into ``table.png`` in the run's folder."""
-    path = agent.folder / TABLE
-    if importlib.util.find_spec("matplotlib") is None:
-        print(f"{TABLE} needs matplotlib. pip install 'dqnspeed[report]' installs it.")
-        return
-    values = agent.network.state_dict()["values"].cpu().numpy()
-    with print_write_errors(path):
-        draw_table(values, layout, path, f"{agent.config.env.id} after {agent.agent_steps:,} agent steps")
-        print(path)

@@ -21,7 +21,7 @@ MIN_VIDEO_WIDTH = 160  # as Atari's
 
 
 @contextlib.contextmanager
-def print_write_errors(path: Path, cleanup: Callable[[], None] = lambda: None) -> Iterator[None]:
+def print_write_errors(path: Path, cleanup: Callable[[], None]) -> Iterator[None]:
     """Print a sentence and call ``cleanup`` if ``path`` cannot be written in the block, instead of ending the play."""
     try:
         yield

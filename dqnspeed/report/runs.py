@@ -191,8 +191,7 @@ class Run:
     def span(self) -> tuple[float, float]:
         """Times of the start and of the last write, in seconds since 1970, by the run's files."""
         files = [
-            self.folder / name
-            for name in (run_folder.HYDRA_OVERRIDES, run_folder.CONFIG, run_folder.METRICS, run_folder.SUMMARY)
+            self.folder / name for name in (run_folder.LOCK, run_folder.CONFIG, run_folder.METRICS, run_folder.SUMMARY)
         ]
         written = [file.stat().st_mtime for file in files if file.exists()] or [0.0]
         return min(*written, max(written) - self.seconds - self.eval_seconds), max(written)

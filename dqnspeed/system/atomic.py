@@ -26,7 +26,8 @@ def replace(path: Path) -> Iterator[Path]:
     """
     partial = path.with_name(f"{path.name}.{os.getpid()}{PARTIAL}")  # another process may write the same file
     partial.unlink(missing_ok=True)
-    mode = _usual_mode(partial)
+    partial.touch(exist_ok=False)
+    mode = stat.S_IMODE(partial.stat().st_mode)  # by the umask
     try:
         yield partial
         partial.chmod(mode)  # safetensors makes files that only their owner can read
@@ -37,15 +38,6 @@ def replace(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-
-
-def _usual_mode(path: Path) -> int:
-    """The mode of a new file at ``path`` by the umask of this process."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    path.unlink()
-    mode = stat.S_IMODE(os.fstat(handle).st_mode)
-    os.close(handle)
-    return mode
 
 
 def open_regular(path: Path, mode: str, buffering: int = -1) -> IO[bytes]:

@@ -10,7 +10,7 @@ import re
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -45,30 +45,24 @@ def available_cores() -> int:
 
 
 def cpu_quota(own: Path = OWN_CGROUPS, mounted: Path = CGROUPS) -> float:
-    """CPU quota of this process' cgroups in cores (v2: cpu.max, v1: cpu.cfs_quota_us); infinite without a quota."""
+    """CPU quota of this process' cgroups (version 2) in cores; infinite without a quota."""
     return min(_quotas(own, mounted), default=math.inf)
 
 
 def _quotas(own: Path, mounted: Path) -> Iterator[float]:
-    for folder, is_v1 in _groups("cpu", own, mounted):
-        files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_v1 else ("cpu.max",)
+    for folder in _groups(own, mounted):
         with contextlib.suppress(ValueError):  # "max": no limit, or no such file
-            quota, period = map(float, " ".join(read_text(folder / file) for file in files).split())
-            if quota > 0 and period > 0:  # -1 with v1: no limit
-                yield quota / period
+            quota, period = map(float, read_text(folder / "cpu.max").split())
+            yield quota / period
 
 
-def _groups(controller: str, own: Path, mounted: Path) -> Iterator[tuple[Path, bool]]:
-    """The folders of this process' cgroups that may limit ``controller``, and whether they are of version 1."""
+def _groups(own: Path, mounted: Path) -> set[Path]:
+    """The folders of this process' cgroups and of all above."""
+    found = {mounted}  # in a container its own group may be mounted at the top, while the path is the host's
     for line in read_text(own).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        top = mounted / controller if controllers else mounted
-        # In a container its own group may be mounted at the top, while the path is the host's.
-        inner = top / path.lstrip("/")
-        for folder in {top, inner, *(above for above in inner.parents if above.is_relative_to(top))}:
-            yield folder, bool(controllers)
+        inner = mounted / line.rpartition(":")[2].lstrip("/")
+        found |= {inner, *(above for above in inner.parents if above.is_relative_to(mounted))}
+    return found
 
 
 def allowed_cores() -> set[int]:
@@ -78,20 +72,11 @@ def allowed_cores() -> set[int]:
 
 def cpu_seconds() -> float:
     """Busy seconds of the allowed cores together, by all processes."""
-    worked, listed = ("user", "nice", "system", "irq", "softirq", "steal"), psutil.cpu_times(percpu=True)
-    ours = listed_cores(range(len(listed)))
-    return sum(getattr(times, name, 0.0) for times, own in zip(listed, ours, strict=False) for name in worked if own)
-
-
-def listed_cores(positions: Sequence[int], stat: Path = Path("/proc/stat")) -> list[bool]:
-    """Whether this process may use each of the cores that psutil lists.
-
-    psutil gives no numbers of cores, which differ from ``positions`` if some cores are offline. A container may list
-    only its own cores with new numbers; then all of them count.
-    """
-    numbers = [int(number) for number in re.findall(r"^cpu(\d+) ", read_text(stat), re.MULTILINE)] or list(positions)
-    allowed = allowed_cores()
-    return [number in allowed or not allowed.issubset(numbers) for number in numbers]
+    worked = "user", "nice", "system", "irq", "softirq", "steal"
+    listed, allowed = psutil.cpu_times(percpu=True), allowed_cores()
+    if max(allowed) < len(listed):  # else a container lists its own cores with new numbers
+        listed = [listed[number] for number in allowed]
+    return sum(getattr(times, name, 0.0) for times in listed for name in worked)
 
 
 def own_cpu_seconds() -> float:
@@ -109,14 +94,11 @@ def available_memory(own: Path = OWN_CGROUPS, mounted: Path = CGROUPS) -> int:
 
 
 def _left_of_limits(own: Path, mounted: Path) -> Iterator[int]:
-    for folder, is_v1 in _groups("memory", own, mounted):
-        names = ("memory.limit_in_bytes", "memory.usage_in_bytes") if is_v1 else ("memory.max", "memory.current")
+    for folder in _groups(own, mounted):
         with contextlib.suppress(ValueError):  # "max": no limit, or no such file
-            limit, used = (int(read_text(folder / name)) for name in names)
+            limit, used = (int(read_text(folder / name)) for name in ("memory.max", "memory.current"))
             # The system takes back the memory of cached files when it is needed.
-            cached = re.search(
-                rf"^{'total_' * is_v1}inactive_file (\d+)", read_text(folder / "memory.stat"), re.MULTILINE
-            )
+            cached = re.search(r"^inactive_file (\d+)", read_text(folder / "memory.stat"), re.MULTILINE)
             yield limit - used + (int(cached[1]) if cached else 0)
 
 
@@ -157,11 +139,6 @@ def free_gpu_memory(device: torch.device) -> int:
     """Bytes of a GPU that this process can still allocate, including memory cached by torch."""
     cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return int(torch.cuda.mem_get_info(device)[0] + cached)
-
-
-def gpu_metrics(device: torch.device) -> dict[str, float]:
-    """``perf/gpu_mib``, the GPU memory of this process' tensors."""
-    return {"perf/gpu_mib": torch.cuda.memory_allocated(device) / 2**20} if device.type == "cuda" else {}
 
 
 def pick_device(name: str) -> torch.device:

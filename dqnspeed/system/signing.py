@@ -27,8 +27,8 @@ def write(path: Path, node: Any) -> None:
         OSError: a file could not be written.
     """
     text = atomic.json_text(node)
-    with contextlib.suppress(_NoKeyError):
-        beside, own = _beside(path), _signature(path, text.encode(), _key(make=True))
+    if key := _key(make=True):
+        beside, own = _beside(path), _signature(path, text.encode(), key)
         before = [other for other in _signatures(beside)[:1] if other != own]
         atomic.write_text(beside, "\n".join([own, *before, ""]))
     atomic.write_text(path, text)
@@ -36,42 +36,23 @@ def write(path: Path, node: Any) -> None:
 
 def read(path: Path) -> Any:
     """The contents of a file that :func:`write` wrote, in any folder; ``None`` if the file was changed since."""
-    with contextlib.suppress(_NoKeyError, OSError, ValueError, RecursionError):
-        data = path.read_bytes()
-        own = _signature(path, data, _key(make=False))
-        if any(hmac.compare_digest(own, known) for known in _signatures(_beside(path))):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        data, key = path.read_bytes(), _key(make=False)
+        own = _signature(path, data, key)
+        if key and any(hmac.compare_digest(own, known) for known in _signatures(_beside(path))):
             return json.loads(data)
     return None
 
 
-def problem() -> str:
-    """Why this user cannot sign files here; empty if signing works."""
-    try:
-        _key(make=True)
-    except _NoKeyError as error:
-        return str(error)
-    return ""
-
-
-class _NoKeyError(Exception):
-    """There is no key, and no key can be made."""
-
-
 def _key(make: bool) -> bytes:
-    """The key of this user; the first process that needs the key makes it."""
-    try:
+    """The key of this user, which the first process that needs the key makes; empty if there is none."""
+    with contextlib.suppress(OSError, RuntimeError):  # a folder that cannot be written, or no home folder
         path = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "dqnspeed", "key")
-    except RuntimeError as error:
-        raise _NoKeyError("no folder for a key: there is no home folder") from error
-    try:
         if make and not path.exists():
             _make_key(path)
         key = path.read_bytes()
-    except OSError as error:
-        raise _NoKeyError(f"{path}: {error.strerror}") from error
-    if len(key) != KEY_BYTES:
-        raise _NoKeyError(f"{path}: is damaged; delete it")
-    return key
+        return key if len(key) == KEY_BYTES else b""
+    return b""
 
 
 def _make_key(path: Path) -> None:

@@ -18,14 +18,12 @@ from dqnspeed.system import messages
 METRICS, EPISODES = "metrics.jsonl", "episodes.csv"
 SUMMARY = "summary.json"
 EVALUATING = "time/evaluating"  # metric: seconds of evaluations, which ``time`` leaves out
-BEGUN = "run.json"  # the part of the summary that is known at the start
+BEGUN = "run.json"  # the run's overrides, and the part of the summary that is known from the start
 CONFIG = "config.json"  # our own copy of the configuration
-HYDRA = ".hydra"
-HYDRA_CONFIG, HYDRA_OVERRIDES = f"{HYDRA}/config.yaml", f"{HYDRA}/overrides.yaml"
-RESUMED = f"{HYDRA}/resumed.yaml"  # the overrides that the run was resumed with
+HYDRA = ".hydra"  # Hydra's own copy, which nothing here reads
 CHECKPOINTS, VIDEOS = "checkpoints", "videos"
 BEST = f"{CHECKPOINTS}/best.safetensors"
-PLAYED, TABLE = "play.jsonl", "table.png"
+PLAYED = "play.jsonl"
 TENSORBOARD, WANDB = "tensorboard", "wandb"
 WANDB_ID = f"{WANDB}/id.txt"
 LOCK = ".lock"
@@ -157,7 +155,7 @@ def read_summary(folder: Path, name: str = SUMMARY) -> Row:
 
 def read_config(folder: Path) -> Row:
     """Read the configuration of a run; empty if the file cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         return config if isinstance(config, dict) else {}
     return {}
@@ -173,10 +171,9 @@ def flat(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_overrides(folder: Path) -> list[str]:
-    """Read the overrides that a run was started with; empty if the file cannot be read."""
-    with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
-        lines = yaml.safe_load(read_yaml(folder / HYDRA_OVERRIDES))
-        return [str(line) for line in lines] if isinstance(lines, list) else []
+    """Read the overrides of a run up to its last resume; empty if the file cannot be read."""
+    with contextlib.suppress(DamagedError, KeyError, TypeError):
+        return [str(line) for line in read_summary(folder, BEGUN)["overrides"]]
     return []
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import math
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -17,7 +15,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import CheckpointConfig
 from dqnspeed.system import atomic
 from dqnspeed.tracking.files import time_logged
-from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, HYDRA_CONFIG, METRICS, DamagedError
+from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, DamagedError
 from dqnspeed.training.state_file import State, facts_of, load, save
 
 log = logging.getLogger(__name__)
@@ -134,36 +132,16 @@ def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False)
     except DamagedError as error:
         raise ConfigError(f"resume={folder}: no checkpoint can be read. {error}") from error
     if found is None:
-        minutes = _begun_with(folder, config).every_minutes
-        if not again and (not minutes or _lasted_s(folder) > 60 * (minutes + 1)):
+        lasted_s = sum(time_logged(folder, 0, clock) or 0.0 for clock in ("time", EVALUATING))
+        if not again and (not config.every_minutes or lasted_s > 60 * (config.every_minutes + 1)):
             raise ConfigError(f"resume={folder}: no checkpoint was saved, so there is nothing to resume from.")
         log.warning("%s was ended before its first checkpoint, so it starts again from its first step.", folder)
-        with contextlib.suppress(OSError):
-            os.utime(folder / HYDRA_CONFIG)  # since when it lasts
         atomic.clear(folder / CHECKPOINTS)  # the first may have been half written
         return {}
     path, state = found
     discard_newer(folder / CHECKPOINTS, path)
     log.info("resuming from %s", path)
     return state
-
-
-def _begun_with(folder: Path, config: CheckpointConfig) -> CheckpointConfig:
-    """``config`` as the run in ``folder`` had it so far."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        stored = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["checkpoint"]
-        return replace(config, every_minutes=float(stored["every_minutes"]))
-    return config
-
-
-def _lasted_s(folder: Path) -> float:
-    """Seconds that the run lasted since its first step: by ``metrics.jsonl``, or with evaluations by the ages of its
-    files."""
-    lasted = time_logged(folder, 0) or 0.0
-    with contextlib.suppress(OSError):
-        metrics, config = folder / METRICS, folder / HYDRA_CONFIG
-        lasted = max(lasted, metrics.stat().st_mtime - config.stat().st_mtime)
-    return lasted
 
 
 def newest(folder: Path) -> tuple[Path, State] | None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import itertools
 import logging
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -20,23 +18,21 @@ from dqnspeed.tracking.run_folder import LOCK, check_links, holds_run
 
 log = logging.getLogger(__name__)
 
-LOST_S = 180.0  # after which NFS has let go of the locks of a machine that is lost
-_THREADS: dict[Path, int] = {}  # that have locked a folder: the system tells only processes apart
+_THREADS: dict[Path, int] = {}  # the thread that has locked a folder, since the system tells only processes apart
 
 
 def new_folder(path: Path) -> Path:
     """Make ``path``, or where that exists ``path_2``, ``path_3``, ...; no two processes get the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    names = itertools.chain([path.name], (f"{path.name}_{number}" for number in itertools.count(2)))
-    return next(made for made in map(path.with_name, names) if _is_new(made))
-
-
-def _is_new(folder: Path) -> bool:
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return False
-    return True
+    folder, number = path, 1
+    while True:
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+            folder = path.with_name(f"{path.name}_{number}")
+        else:
+            return folder
 
 
 def _lock(file: IO[bytes]) -> None:
@@ -47,19 +43,6 @@ def _lock(file: IO[bytes]) -> None:
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP):
             raise
         log.warning("%s: this file system locks no files; that no other run writes here is not checked.", file.name)
-
-
-def wait_until_free(folder: Path, gives_up: Callable[[], bool]) -> None:
-    """Wait for the lock of a run whose machine is lost, which a file system of a network keeps for some time."""
-    deadline = time.monotonic() + LOST_S
-    while time.monotonic() < deadline and not gives_up():
-        try:
-            with locked_folder(folder, resumed=True):
-                return
-        except ConfigError as error:
-            if not isinstance(error.__cause__, BlockingIOError):
-                return  # resuming the run will report the error
-        time.sleep(0.5)
 
 
 def is_locked(folder: Path) -> bool | None:

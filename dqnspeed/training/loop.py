@@ -6,7 +6,6 @@ The loop knows its parts by their interfaces alone, and no algorithm, backend or
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import Any
 
 from dqnspeed.actors.remote import NoActorsError
@@ -16,9 +15,7 @@ from dqnspeed.training.checkpoint import state_to_resume
 from dqnspeed.training.folder_lock import locked_folder
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.run import Run, prepare_process
-from dqnspeed.training.summary import begun, save_start
-
-log = logging.getLogger(__name__)
+from dqnspeed.training.summary import begun, close, save_start
 
 
 def train(request: RunRequest) -> dict[str, Any]:
@@ -41,9 +38,9 @@ def train(request: RunRequest) -> dict[str, Any]:
         state = None
         if request.resume:
             state = state_to_resume(folder, config.checkpoint, request.restart_if_no_checkpoint)
-        request.on_locked()
         run = Run(request, state, signals, resources)
-        save_start(folder, request.options, {**begun(config, run.label), "begun_again": run.progress.begun_again})
+        start = {"begun_again": run.progress.begun_again, "overrides": list(request.overrides)}
+        save_start(folder, request.options, {**begun(config, run.label), **start})
         error: BaseException | None = None
         try:
             run.start_parts()
@@ -59,7 +56,7 @@ def train(request: RunRequest) -> dict[str, Any]:
             error = raised
             raise
         finally:
-            summary = run.close(error)
+            summary = close(run, error)
         run.callbacks.check()
     if signals.received is not None:
         summary["signal"] = signals.received.name  # may have come after the end of the run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ class RunRequest:
         restart_if_no_checkpoint: restart a run that left no checkpoint to resume from, however long it lasted.
         benchmark: whether the run has the machine for itself, so that its times can be compared.
         callbacks: called beside the trackers of ``tracking``.
-        on_locked: called once the folder is locked, before anything in the folder is changed.
     """
 
     config: RunConfig
@@ -41,4 +40,3 @@ class RunRequest:
     restart_if_no_checkpoint: bool = False
     benchmark: bool = True
     callbacks: Sequence[Callback] = ()
-    on_locked: Callable[[], None] = lambda: None

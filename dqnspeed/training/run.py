@@ -6,18 +6,15 @@ import contextlib
 import logging
 import textwrap
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
 from dqnspeed.actors import ActorArguments, Actors, Collected, make_actors
-from dqnspeed.algorithms import Learner, algorithm_of, make_buffer, make_learner
+from dqnspeed.algorithms import Learner, make_buffer, make_learner
 from dqnspeed.algorithms.memory_estimate import buffer_device
 from dqnspeed.buffers import Buffer
-from dqnspeed.buffers.storage import layout_bytes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec
 from dqnspeed.execution.malloc import keep_memory
 from dqnspeed.execution.precision import set_precision
 from dqnspeed.execution.threads import LearnerThreads, set_threads
@@ -37,12 +34,11 @@ from dqnspeed.training.progress import Progress
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
 from dqnspeed.training.state_file import State
-from dqnspeed.training.summary import summarize, write_summary
 from dqnspeed.training.updates import Updates, make_updates
 
 log = logging.getLogger(__name__)
 
-NAME_LENGTH = 60  # longest label in the name for tracking services
+NAME_LENGTH = 120  # longest label in the name for tracking services
 MIN_EPISODES = 10  # training episodes before a provisional best checkpoint
 
 
@@ -120,7 +116,7 @@ class Run:
             self._shorten_files(state)
         self.callbacks.on_training_start(self)
         self.callbacks.check()
-        self.buffer = make_buffer(config, spec, place_of_experience(config, spec))
+        self.buffer = make_buffer(config, spec, buffer_device(config, spec))
         self._resources.callback(self.buffer.close)
         self.learner.attach(self.buffer)
         if state:
@@ -140,18 +136,6 @@ class Run:
         progress.replay_device = str(self.buffer.storage.device)
         progress.acting, progress.execution = self.actors.how, self.update.how
         progress.warn_busy(self.threads.warning())
-
-    def close(self, error: BaseException | None) -> dict[str, Any]:
-        """Write and return the summary of a run that ended, by ``error`` or not."""
-        summary = summarize(
-            self.config, self.label, self.progress, self.device, self.updates, self.evaluator.mean,
-            self.evaluator.count, self.stop.reason, error,
-        )  # fmt: skip
-        summary["callbacks"] = {name: round(seconds, 3) for name, seconds in self.callbacks.seconds.items()}
-        summary["not_written"] = self.checkpoints.not_written()
-        summary["not_written"] += write_summary(self.folder, summary)
-        self.callbacks.call("on_training_end", self, summary)
-        return summary
 
     def _load(self, state: State) -> None:
         try:
@@ -252,10 +236,11 @@ class Run:
             **progress.metrics(self.learner.stats(), self.updates),
             **times(self.device.type, progress.timer.seconds, self.actors.seconds, callbacks),
             **self.actors.metrics(),
-            **machine.gpu_metrics(self.device),
             **self._evaluated,
         }
         self._evaluated = {}
+        if self.device.type == "cuda":
+            metrics["perf/gpu_mib"] = torch.cuda.memory_allocated(self.device) / 2**20
         self.callbacks.call("on_report", self, metrics)
         if self.config.stop.on != "eval" and (returns.full or returns.count >= MIN_EPISODES):
             self._save_if_best(returns.mean, provisional=not returns.full)
@@ -302,21 +287,6 @@ class Run:
             state = {"learner": {"network": weights}, "progress": facts, "config": self.options}
             if path := self.checkpoints.save_best(state, mean, provisional):
                 self.callbacks.call("on_checkpoint", self, path)
-
-
-def place_of_experience(config: RunConfig, spec: EnvSpec) -> torch.device | None:
-    """The device of experience, ``None`` for the host.
-
-    The log says how much of a GPU's memory experience takes, or why the host keeps it.
-    """
-    where, device = buffer_device(config, spec), machine.pick_device(config.device)
-    taken = machine.format_bytes(layout_bytes(algorithm_of(config).layout(config, spec)))
-    if where is not None:
-        log.info("experience takes %s of the memory of %s", taken, where)
-    elif device.type == "cuda" and config.replay.device == "auto":
-        free = machine.format_bytes(machine.free_gpu_memory(device))
-        log.info("experience takes %s, too much for the %s that are free on %s: the host keeps it", taken, free, device)
-    return where
 
 
 def prepare_process(config: RunConfig) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from dqnspeed.algorithms import algorithm_of
 from dqnspeed.buffers import Buffer
@@ -23,16 +23,6 @@ class LearningStart:
     updates: int
 
 
-class UpdateSchedule(Protocol):
-    """Decides when updates are due, and how far the actors may be ahead."""
-
-    def due(self, agent_steps: int, updates: int) -> int:
-        """Updates to do now, given the agent steps collected and the updates done."""
-
-    def limit(self, updates: int) -> float:
-        """Agent steps that the actors may have collected after ``updates`` updates."""
-
-
 class RatioSchedule:
     """One update per ``steps_per_update`` agent steps from ``start`` on.
 
@@ -44,6 +34,7 @@ class RatioSchedule:
         self._steps_per_update, self._start, self._lookahead = steps_per_update, start, lookahead
 
     def due(self, agent_steps: int, updates: int) -> int:
+        """Updates to do now, given the agent steps collected and the updates done."""
         collected = agent_steps - self._start.steps
         if collected < 0:
             return 0
@@ -51,6 +42,7 @@ class RatioSchedule:
         return max(due, 0)
 
     def limit(self, updates: int) -> float:
+        """Agent steps that the actors may have collected after ``updates`` updates."""
         return self._start.steps + self._lookahead + (updates - self._start.updates) * self._steps_per_update
 
 
@@ -83,6 +75,9 @@ class BufferSchedule:
 
     def limit(self, updates: int) -> float:
         return self._before + self._buffer.taken + self._buffer.capacity
+
+
+UpdateSchedule = RatioSchedule | FreeSchedule | BufferSchedule
 
 
 def make_schedule(run: RunConfig, buffer: Buffer, start: LearningStart, agent_steps: int = 0) -> UpdateSchedule:

@@ -50,8 +50,6 @@ def load(path: Path) -> State:
     try:
         with path.open("rb") as opened:
             opened.read(1)
-    except FileNotFoundError:
-        pass
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}); try again later, or move it away for the one before it."

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import atomic, machine, signing
 from dqnspeed.tracking.run_folder import BEGUN, CONFIG, SUMMARY
-from dqnspeed.training.progress import Progress
+from dqnspeed.training.run import Run
 
 log = logging.getLogger(__name__)
 
@@ -40,27 +38,30 @@ def save_start(folder: Path, options: Mapping[str, Any], start: Mapping[str, Any
             log.warning("%s could not be written, training continues: %s", folder / name, error)
 
 
-def summarize(
-    run: RunConfig,
-    label: str,
-    progress: Progress,
-    device: torch.device,
-    updates: int,
-    eval_mean: float | None,
-    evaluations: int,
-    reason: str | None,
-    error: BaseException | None,
-) -> dict[str, Any]:
+def close(run: Run, error: BaseException | None) -> dict[str, Any]:
+    """Write and return the summary of a run that ended, by ``error`` or not."""
+    summary = summarize(run, error)
+    summary["callbacks"] = {name: round(seconds, 3) for name, seconds in run.callbacks.seconds.items()}
+    summary["not_written"] = run.checkpoints.not_written()
+    try:
+        atomic.write_json(run.folder / SUMMARY, summary)
+    except OSError as raised:
+        summary["not_written"].append(f"{SUMMARY} ({raised.strerror})")
+    run.callbacks.call("on_training_end", run, summary)
+    return summary
+
+
+def summarize(run: Run, error: BaseException | None) -> dict[str, Any]:
     """The contents of ``summary.json``.
 
     Speeds and the samples per step exclude the warm-up; of a resumed run only its last segment counts.
     """
-    speed = progress.speed_while_learning(updates)
-    mean = progress.returns.mean
+    config, progress = run.config, run.progress
+    speed, mean, max_steps = progress.speed_while_learning(run.updates), progress.returns.mean, config.stop.max_steps
     return {
-        **begun(run, label),
+        **begun(config, run.label),
         "solved": progress.time_to_solve_s is not None,
-        "stopped_by": "error" if error is not None else reason,
+        "stopped_by": "error" if error is not None else run.stop.reason,
         "error": None if error is None else f"{type(error).__name__}: {error}",
         "time_to_solve_s": _rounded(progress.time_to_solve_s),
         "time_to_solve_avg_s": _rounded(progress.time_to_solve_avg_s),
@@ -70,40 +71,31 @@ def summarize(
         "startup": {part: round(seconds, 3) for part, seconds in progress.startup.items()},
         "wall_time_s": _rounded(progress.wall_time_s),
         "eval_time_s": _rounded(progress.eval_clock.now()),
-        "evaluations": evaluations,
+        "evaluations": run.evaluator.count,
         "lost_s": _rounded(progress.lost_s),
         "time_is_lower_bound": progress.time_is_lower_bound,
         "agent_steps": progress.agent_steps,
-        "frames": progress.agent_steps * run.wrappers.frame_skip,
+        "frames": progress.agent_steps * config.wrappers.frame_skip,
         "episodes": progress.returns.ended,
-        "updates": updates,
+        "updates": run.updates,
         "steps_per_second": _rounded(speed["perf/steps_per_second"]),
         "updates_per_second": _rounded(speed["perf/updates_per_second"]),
         "samples_per_step": _rounded(speed["perf/samples_per_step"]),
         "return_mean_100": _rounded(mean) if progress.returns.count else None,
         "return_mean_games": len(progress.returns.last),
-        "eval_return_mean": _rounded(eval_mean),
+        "eval_return_mean": _rounded(run.evaluator.mean),
         "resumed_at": progress.resumed_at,
         "begun_again": progress.begun_again,
-        "steps_over_limit": max(0, progress.agent_steps - run.stop.max_steps) if run.stop.max_steps else 0,
+        "steps_over_limit": max(0, progress.agent_steps - max_steps) if max_steps else 0,
         "peak_rss_mib": _rounded(machine.peak_rss_mib()),
-        "peak_gpu_mib": _rounded(machine.peak_gpu_mib(device)),
+        "peak_gpu_mib": _rounded(machine.peak_gpu_mib(run.device)),
         "lost_actors": progress.lost_actors,
         "busy": progress.busy,
         "benchmark": progress.benchmark and progress.busy is None,
-        "machine": machine.describe(device),
+        "machine": machine.describe(run.device),
         "versions": machine.versions(),
         "git_commit": machine.git_commit(),
     }
-
-
-def write_summary(folder: Path, summary: dict[str, Any]) -> list[str]:
-    """Write ``summary.json``; returns what could not be written, and why."""
-    try:
-        atomic.write_json(folder / SUMMARY, summary)
-    except OSError as error:
-        return [f"{SUMMARY} ({error.strerror})"]
-    return []
 
 
 def _rounded(value: float | None) -> float | None:

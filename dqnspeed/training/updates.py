@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Protocol
+from typing import Any
 
 from dqnspeed.algorithms import Learner
 from dqnspeed.algorithms.learner import GradientLearner
@@ -15,18 +15,13 @@ from dqnspeed.tracking.metrics import Timer
 PREPARED = 3  # eager updates before the first capture, which choose kernels and make the optimizer's state
 
 
-class Updates(Protocol):
-    """The interface that the training loop uses."""
-
-    how: str  # kind of execution, for the summary
-    samples: int  # transitions trained on so far
-
-    def do(self, count: int) -> None:
-        """Do the next ``count`` updates."""
-
-
 class PlainUpdates:
-    """One operation after another."""
+    """One operation after another.
+
+    Attributes:
+        how: kind of execution, for the summary.
+        samples: transitions trained on so far.
+    """
 
     def __init__(self, learner: Learner, buffer: Buffer, batch_size: int, timer: Timer, how: str):
         self._learner, self._buffer, self._batch_size, self._timer = learner, buffer, batch_size, timer
@@ -34,6 +29,7 @@ class PlainUpdates:
         self.how, self.samples = how, 0
 
     def do(self, count: int) -> None:
+        """Do the next ``count`` updates."""
         for _ in range(count):
             before = self._learner.updates
             with self._timer("sampling"), self._timed():
@@ -70,6 +66,7 @@ class GraphedUpdates:
         self.how, self.samples = "graph" + ", compiled" * compiled, 0
 
     def do(self, count: int) -> None:
+        """Launch the next ``count`` updates."""
         for _ in range(count):
             with self._timer("sampling"):
                 self._buffer.prepare(self._batch_size)
@@ -104,6 +101,9 @@ class GraphedUpdates:
         self._learner.update(self._buffer.draw_batch(self._batch_size))
 
 
+Updates = PlainUpdates | GraphedUpdates
+
+
 def make_updates(run: RunConfig, learner: Learner, buffer: Buffer, timer: Timer) -> Updates:
     """The updates that ``execution`` asks for.
 
@@ -122,6 +122,3 @@ def make_updates(run: RunConfig, learner: Learner, buffer: Buffer, timer: Timer)
         )  # fmt: skip
     compiled = execution.compile and isinstance(learner, GradientLearner)  # a table has no operations to compile
     return PlainUpdates(learner, buffer, run.algo.batch_size, timer, "compiled" if compiled else "eager")
-
-
-__all__ = ["GraphedUpdates", "PlainUpdates", "Updates", "make_updates"]

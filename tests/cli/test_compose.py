@@ -18,6 +18,7 @@ from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.compose import as_meant, from_hydra
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.options import ConfigError
+from dqnspeed.system import signing
 
 
 def kept(folder: Path, *overrides: str, **changes: Any) -> Path:
@@ -25,7 +26,8 @@ def kept(folder: Path, *overrides: str, **changes: Any) -> Path:
     it."""
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-        plain = cast("dict[str, Any]", OmegaConf.to_container(hydra.compose("config", overrides=list(overrides))))
+        cfg = hydra.compose("config", overrides=list(overrides))
+    plain = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True))
     for name, value in changes.items():
         group, _, key = name.partition("__")
         node, last = (plain[group], key) if key else (plain, group)
@@ -33,8 +35,7 @@ def kept(folder: Path, *overrides: str, **changes: Any) -> Path:
             del node[last]
         else:
             node[last] = value
-    (folder / ".hydra").mkdir(exist_ok=True)
-    OmegaConf.save(plain, folder / ".hydra" / "config.yaml")
+    signing.write(folder / "config.json", plain)
     return folder
 
 
@@ -52,9 +53,7 @@ def kept(folder: Path, *overrides: str, **changes: Any) -> Path:
 )
 def test_a_run_of_a_version_with_other_options_is_refused(changes: dict[str, Any], found: str, tmp_path: Path) -> None:
     folder = kept(tmp_path, "replay=prioritized", "model=impala", **changes)
-    sentence = (
-        f"{folder}: its configuration has {found}; it was written by another version of dqnspeed, so start it anew."
-    )
+    sentence = f"{folder}: its configuration has {found}; another version of dqnspeed wrote it, so start a new run."
     with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}$"):
         resuming.load_run(folder)
 
@@ -110,10 +109,8 @@ def test_options_of_text_keep_the_text(monkeypatch: pytest.MonkeyPatch, tmp_path
     run = api.compose(["tracking.group=2026_11_28", "tracking.run_name=1.10", "stop.max_steps=1e6"])
     assert (run.tracking.group, run.tracking.run_name, run.stop.max_steps) == ("2026_11_28", "1.10", 1_000_000)
     folder = kept(tmp_path)
-    resumed = resuming.prepare([f"resume={folder}", "tracking.group=2026_11_28", "stop.max_steps=2e6"])
-    resumed.remember()
-    for run in (resumed.run, resuming.prepare([f"resume={folder}"]).run):
-        assert (run.tracking.group, run.stop.max_steps) == ("2026_11_28", 2_000_000)
+    run = resuming.prepare([f"resume={folder}", "tracking.group=2026_11_28", "stop.max_steps=2e6"]).config
+    assert (run.tracking.group, run.stop.max_steps) == ("2026_11_28", 2_000_000)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ from dqnspeed.tracking.run_folder import SWEEP
 from dqnspeed.training.checkpoint import newest
 from dqnspeed.training.loop import train
 from dqnspeed.training.request import RunRequest
-from dqnspeed.training.state_file import State, load, save
+from dqnspeed.training.state_file import State, load
 
 SMALL_ATARI = [
     "env=breakout", "env.sticky_actions=0.25", "model=small", "model.hidden=[16]", "algo.batch_size=16",
@@ -254,13 +254,12 @@ def test_a_resumed_run_has_the_results_of_all_of_it_or_none(tmp_path: Path) -> N
 
 
 def test_what_a_refused_resumption_would_have_changed_stays(tmp_path: Path) -> None:
-    remembered = list[int]()
     run = make_toy("stop.max_steps=100", "checkpoint=none")
     train_in(tmp_path, run)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(ConfigError, match="nothing to resume from"):
-        train_in(tmp_path, run, options={"seed": 5}, resume=True, on_locked=lambda: remembered.append(1))
-    assert not remembered and {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        train_in(tmp_path, run, options={"seed": 5}, resume=True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_a_run_whose_environment_has_changed_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -274,56 +273,31 @@ def test_a_run_whose_environment_has_changed_is_refused_in_one_sentence(tmp_path
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 
 
-def test_what_a_power_cut_leaves_of_a_configuration_is_never_taken_for_another(
+def test_a_damaged_configuration_is_taken_from_the_newest_checkpoint(
     cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert cli(*TOY, "seed=3", "hydra.run.dir=run", "stop.max_steps=100").returncode == 0
     folder = tmp_path / "run"
-    hydras, ours, best = (
-        folder / name for name in (".hydra/config.yaml", "config.json", "checkpoints/best.safetensors")
+    config, best, final = (
+        folder / name for name in ("config.json", "checkpoints/best.safetensors", "checkpoints/final.safetensors")
     )
-    final, whole, whole_copy = folder / "checkpoints/final.safetensors", hydras.read_text(), ours.read_text()
-    assert load(final)["config"] == json.loads(whole_copy) == load(best)["config"] != {}
-
-    lines = whole.splitlines(keepends=True)
-    cuts = [0, whole.index("wrappers:"), whole.index("stop:") + 2, len(whole) - 3, len(whole) - len(lines[-1])]
-    damaged = [*(whole[:cut] for cut in cuts), whole.replace("Counter", "Broken"), "{", "\0" * 100]
-    damaged.append(whole.replace("group: null", "group: ${gone_with_its_process:}"))
-    assert damaged[-1] != whole
+    whole = config.read_text()
+    assert load(final)["config"] == json.loads(whole) == load(best)["config"] != {}
 
     def loaded() -> RunConfig:
         return resuming.compose.from_hydra(resuming.load_run(folder))
 
     expected = loaded()
     assert expected.seed == 3 and expected.env.id == "toy_envs:Counter-v0" and caplog.text == ""
-    for text in damaged:
-        hydras.write_text(text)
-        for copy in (whole_copy, whole_copy[:-9]):  # of the second nothing can be read: the checkpoint knows
-            ours.write_text(copy)
-            caplog.clear()
-            assert loaded() == expected
-            assert len(caplog.records) == 1 and "is taken" in caplog.text
-    hydras.write_text(whole)
-    ours.write_text(whole_copy)
-    resumed = folder / ".hydra" / "resumed.yaml"
-    resumed.write_text("")
-    caplog.clear()
-    assert loaded() == expected and ".hydra/resumed.yaml is empty" in caplog.text
-    resumed.unlink()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        save(final, {**load(final), "config": {**json.loads(whole_copy), "seed": 4}})
-        with pytest.raises(ConfigError, match=r"final.safetensors is of another run \(seed=4 there, 3 here\)"):
-            resuming.prepare(["resume=run", "stop.max_steps=200"])
-
-    for path in (ours, final, best):  # a run that was killed before it kept a copy
-        path.unlink()
-    assert loaded() == expected
-    for text in [*damaged[:5], damaged[-1]]:
-        hydras.write_text(text)
-        with pytest.raises(ConfigError, match=r"config.yaml (is empty|cannot be read).*, and there is no other copy"):
-            loaded()
+    for text in ("", whole[:-9], "[]", "\0" * 100):
+        config.write_text(text)
+        caplog.clear()
+        assert loaded() == expected
+        assert len(caplog.records) == 1 and "final.safetensors is used" in caplog.text
+    final.unlink()
+    best.unlink()
+    with pytest.raises(ConfigError, match=r"run: holds no run \(no config.json that can be read\)\.$"):
+        loaded()
 
 
 def started(folder: Path, *arguments: str, spawns: bool = True) -> Forked:
@@ -573,7 +547,7 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
     bad = {
         "resume=nowhere": "nowhere: there is no such folder.",
         f"resume={'x' * 300}": f"{'x' * 300}: cannot be looked into (File name too long).",
-        "resume=empty": "empty: holds no run (no .hydra/config.yaml).",
+        "resume=empty": "empty: holds no run (no config.json that can be read).",
         "resume=run": finished,
         "resume=run num_envs=3": "num_envs: cannot be changed in a resumed run",
         "resume=run tracking=local": "tracking: cannot be changed in a resumed run",
@@ -598,54 +572,34 @@ def test_what_cannot_be_resumed_says_so_in_one_sentence(
     (tmp_path / "run" / "summary.json").write_text(json.dumps(solved))
     with pytest.raises(ConfigError, match=r"this run is finished \(stop.reward_bound=17 was reached"):
         resuming.prepare(["resume=run", "stop.max_steps=300", "stop.reward_bound=17"])
-    resuming.prepare(["resume=run", "stop.max_steps=300", "stop.reward_bound=17", "stop.window=500"])  # by another mean
     (tmp_path / "run" / "summary.json").write_text(json.dumps(summary))
 
-    resuming.prepare(["resume=run", "stop.max_steps=200"]).remember()  # what is changed stays changed
-    assert resuming.prepare(["resume=run"]).run.stop.max_steps == 200
+    assert cli("resume=run", "stop.max_steps=200").returncode == 0
+    resumed = resuming.prepare(["resume=run", "stop.max_steps=300"])  # an override of an earlier resume is kept
+    assert [*resumed.overrides[-2:]] == ["stop.max_steps=200", "stop.max_steps=300"]
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["stop"]["max_steps"] == 200
 
 
-@pytest.mark.parametrize(
-    ("begun_with", "key", "value"),
-    [
-        (["algo=pqn", "stop.reward_bound=null"], "exploration.decay_steps", 100),
-        (["optimizer.lr_decay_steps=${stop.max_steps}"], "optimizer.lr_decay_steps", 1000),
-        (["replay=prioritized", "replay.beta_updates=${stop.max_steps}"], "replay.beta_updates", 1000),
-        (["algo.target_update_every=${stop.max_steps}"], "algo.target_update_every", 1000),
-        (["eval.every_steps=${stop.max_steps}"], "eval.every_steps", 1000),
-        (["seed=${stop.max_steps}"], "seed", 1000),
-    ],
-)
-def test_a_resumed_run_keeps_the_values_it_began_with_whatever_its_new_length(
-    begun_with: list[str], key: str, value: int, tmp_path: Path
-) -> None:
+def test_a_resumed_run_keeps_the_values_it_began_with_whatever_its_new_length(tmp_path: Path) -> None:
+    keys = ["optimizer.lr_decay_steps", "replay.beta_updates", "algo.target_update_every", "eval.every_steps", "seed"]
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-        began = hydra.compose("config", overrides=[*TOY, "stop.max_steps=1000", *begun_with])
-    (tmp_path / ".hydra").mkdir()
-    OmegaConf.save(began, tmp_path / ".hydra" / "config.yaml")
-    for changed in (["stop.max_steps=100000"], []):  # kept for the next time
-        resumed = resuming.prepare([f"resume={tmp_path}", "trust=true", *changed])
-        resumed.remember()
-        plain = OmegaConf.structured(resumed.run)
-        assert (OmegaConf.select(plain, "stop.max_steps"), OmegaConf.select(plain, key)) == (100_000, value)
+        references = [f"{key}=${{stop.max_steps}}" for key in keys]
+        began = hydra.compose("config", overrides=[*TOY, "replay=prioritized", "stop.max_steps=1000", *references])
+    signing.write(tmp_path / "config.json", OmegaConf.to_container(began, resolve=True))
+    run = resuming.prepare([f"resume={tmp_path}", "stop.max_steps=100000"]).config
+    assert run.stop.max_steps == 100_000
+    assert {OmegaConf.select(OmegaConf.structured(run), key) for key in keys} == {1000}
 
 
-def test_a_reference_that_is_typed_at_a_resume_is_taken_and_keeps_its_value(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_reference_that_is_typed_at_a_resume_is_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         began = hydra.compose("config", overrides=[*TOY, "stop.max_steps=1000"])
-    (tmp_path / ".hydra").mkdir()
-    OmegaConf.save(began, tmp_path / ".hydra" / "config.yaml")
-    (tmp_path / ".hydra" / "overrides.yaml").write_text("- eval.every_steps=${stop.max_steps}\n")
     signing.write(tmp_path / "config.json", OmegaConf.to_container(began, resolve=True))
     typed = ["optimizer.lr_decay_steps=${stop.max_steps}", "tracking.group=it_is_${seed}", "stop.max_steps=2000"]
-    for line, limit in ((typed, 2000), (["stop.max_steps=3000"], 3000), ([], 3000)):
-        resumed = resuming.prepare([f"resume={tmp_path}", *line])
-        resumed.remember()
-        run = resumed.run
-        assert (run.stop.max_steps, run.optimizer.lr_decay_steps, run.tracking.group) == (limit, 2000, "it_is_0")
-        assert resumed.overrides[0] == "eval.every_steps=${stop.max_steps}" and caplog.text == ""
+    resumed = resuming.prepare([f"resume={tmp_path}", *typed])
+    run, options = resumed.config, resumed.options
+    assert (run.stop.max_steps, run.optimizer.lr_decay_steps, run.tracking.group) == (2000, 2000, "it_is_0")
+    assert options["optimizer"]["lr_decay_steps"] == 2000 and resumed.overrides == typed and caplog.text == ""
     with pytest.raises(ConfigError, match=r"^replay\.buffer_size: cannot be changed in a resumed run"):
         resuming.prepare([f"resume={tmp_path}", "replay.buffer_size=${stop.max_steps}"])
 

@@ -31,6 +31,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
+from dqnspeed import envs
 from dqnspeed.cli import compose, dry_run, optuna_search, preflight, sweep_record
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli import sweep as sweeps
@@ -111,17 +112,6 @@ def test_a_job_that_cannot_even_begin_ends_no_other_and_is_tried_again(cli: Cli,
     assert [one["stopped_by"] for one in summaries(tmp_path / "sweep").values()] == ["max_steps"] * 2
 
 
-def test_names_of_runs_are_short_and_begin_with_what_a_sweep_varies(cli: Cli, tmp_path: Path) -> None:
-    result = cli("-m", *FEW, "tracking.trackers=[tensorboard]", "num_envs=2,3", "hydra.sweep.dir=sweep")
-    assert result.returncode == 0, result.stderr
-    folders = sorted(tmp_path.glob("sweep/*/tensorboard/*"))
-    assert [folder.name.partition("_")[0] for folder in folders] == ["baseline"] * 2
-    for number, folder in enumerate(folders, start=2):
-        assert folder.name.startswith(f"baseline_num_envs={number}_env.id=") and len(folder.name) <= 70
-    labels = [summary["label"] for summary in summaries(tmp_path / "sweep").values()]
-    assert [label.split()[:2] for label in labels] == [["baseline", "num_envs=2"], ["baseline", "num_envs=3"]]
-
-
 def test_a_job_that_a_rule_counts_environments_for_goes_on_with_as_many(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +123,7 @@ def test_a_job_that_a_rule_counts_environments_for_goes_on_with_as_many(
     monkeypatch.setattr(machine, "cores", lambda: count + 1)  # as on another machine
     assert compose.from_hydra(resuming.load_run(folder)).num_envs == count
     resumed = cli("resume=sweep/0", "stop.max_steps=300")
-    assert resumed.returncode == 0 and "is not what the run was started with" not in resumed.stdout + resumed.stderr
+    assert resumed.returncode == 0, resumed.stderr
     assert json.loads((folder / "config.json").read_text())["num_envs"] == count
 
 
@@ -143,8 +133,7 @@ def test_a_failure_before_the_first_step_leaves_a_summary_with_its_sentence(
     hydra_config = OmegaConf.create({"overrides": {"task": ["seed=4", "num_envs=0"]}})
     monkeypatch.setattr(sweeps.HydraConfig, "get", lambda: hydra_config)
     cfg = OmegaConf.create({"experiment": {"name": "baseline"}, "seed": 4})
-    with sweeps.failures_recorded(tmp_path / "7", cfg):
-        raise ConfigError("num_envs=0: must be at least 1.\nmore")
+    sweeps.record_failure(tmp_path / "7", ConfigError("num_envs=0: must be at least 1.\nmore"), cfg)
     found = outcome(tmp_path / "7")
     assert (found.state, found.why, found.summary["seed"]) == ("failed", "num_envs=0: must be at least 1.", 4)
     assert found.summary["label"] == "baseline num_envs=0"
@@ -237,7 +226,7 @@ def test_an_error_of_a_check_that_nobody_expects_ends_the_command(
     monkeypatch.setattr(preflight, "check_jobs", check)
     monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
     hydra = {"overrides": {"hydra": [], "task": []}, "job": {"chdir": None}, "runtime": {"config_sources": []}}
-    config = OmegaConf.create({"hydra": hydra})
+    config = OmegaConf.create({"hydra": hydra | {"run": {"dir": "run"}}})
     with pytest.raises(SystemExit) as ended:
         preflight.Preflight().on_run_start(config)
     assert ended.value.code == 1 and capsys.readouterr().err.endswith("MemoryError: too little\n")
@@ -355,8 +344,7 @@ def test_a_sweep_of_many_jobs_says_how_many_it_has_checked_and_keeps_no_configur
         found = [next(jobs) for _ in range(3)]
     assert [job.overrides for job, _ in found] == [["seed=0"], ["seed=1"], ["seed=2"]]
     lines = capsys.readouterr().err.splitlines()
-    assert [line.partition(",")[0] for line in lines] == ["dqnspeed: 1 of 100", "dqnspeed: 2 of 100"]
-    assert "1 of 100,000 jobs are checked, about " in lines[0] and lines[0].endswith(" min left; Ctrl-C ends it.")
+    assert lines == [f"dqnspeed: {done} of 100,000 jobs are checked." for done in range(3)]
 
 
 @NEEDS_OPTUNA
@@ -372,11 +360,11 @@ def test_a_dry_run_of_a_search_or_of_one_run_starts_neither(cli: Cli, tmp_path: 
 
 
 def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
-    jobs = [(Job(str(i), []), make_toy(f"stop.max_{limit}")) for i, limit in enumerate(("steps=9", "minutes=90"))]
-    dry_run.print_plan(jobs, last=2)
+    runs = [make_toy(f"stop.max_{limit}") for limit in ("steps=9", "minutes=90")]
+    dry_run.print_plan([(Job(str(i), []), run, envs.describe(run)) for i, run in enumerate(runs)], last=2)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.strip() for line in lines if "time: " in line] == ["time: not known", "time: at most 1.5 h"]
-    assert lines[-1] == "3 jobs, one after another: at most 3.0 h, and 1 of a time that is not known; start-up apart"
+    assert [line.strip() for line in lines if "time: " in line] == ["time: not known", "time: at most 90.0 min"]
+    assert lines[-1] == "3 jobs, one after another: at most 180.0 min, and 1 without a time limit; start-up apart"
 
 
 @NEEDS_OPTUNA
@@ -492,8 +480,6 @@ def test_what_is_searched_is_what_hydras_grammar_says(override: str, ends: tuple
             "hydra.sweeper.trials: there is no such option (nearest: n_trials",
         ),
         (["num_envs=1,2", "~hydra.sweeper.pruner"], "hydra.sweeper.pruner: is missing; give pruner=VALUE"),
-        (["num_envs=1,2", "+hydra.sweeper.sampler.x=1"], "hydra.sweeper.sampler: cannot be made ("),
-        (["num_envs=1,2", "hydra.sweeper.pruner._target_=optuna.Nothing"], "hydra.sweeper.pruner: cannot be made ("),
     ],
 )
 def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: str) -> None:
@@ -507,8 +493,8 @@ def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: s
 @pytest.mark.parametrize(
     ("line", "sweeps", "said"),
     [
-        ("hydra/launcher=ray", False, "hydra/launcher=ray: is for sweeps; add -m."),
-        ("hydra.sweep.dir=s", False, "hydra.sweep.dir=s: is for sweeps; add -m."),
+        ("hydra/launcher=ray", False, "hydra/launcher=ray: is for sweeps; add -m on the command line."),
+        ("hydra.sweep.dir=s", False, "hydra.sweep.dir=s: is for sweeps; add -m on the command line."),
         ("hydra.run.dir=x", True, "hydra.run.dir=x: is for a single run; the folder of a sweep is hydra.sweep.dir."),
         ("env=[pong,breakout]", False, "env=[pong,breakout]: takes one option; several are a sweep, -m env=pong,break"),
         ("hydra.job.chdir=true", False, "hydra.job.chdir=true: a run writes into its own folder"),
@@ -554,14 +540,7 @@ def test_the_name_of_a_folder_that_is_too_long_is_one_sentence() -> None:
     with pytest.raises(ConfigError, match=rf"^{long}: cannot be looked into \(File name too long\)\.$"):
         take_options([f"sweep.resume={long}"])
     with pytest.raises(ConfigError, match=rf"^{long}: cannot be looked into \(File name too long\)\.$"):
-        sweep_record.earlier_jobs(Path(long))
-    with (
-        composed("seed=1,2", f"hydra.sweep.subdir={long}_${{seed}}") as (config, _),
-        pytest.raises(
-            ConfigError, match=rf"^hydra\.sweep\.subdir={long}_1: is too long; a name has 255 bytes at most\.$"
-        ),
-    ):
-        list(preflight._composed_jobs(config, preflight._new_jobs(config), new=True))
+        sweep_record.earlier_jobs(Path(long), False)
 
 
 def test_values_are_shown_as_they_were_typed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -580,30 +559,9 @@ def test_values_are_shown_as_they_were_typed(capsys: pytest.CaptureFixture[str])
     assert [sweeps._row(Job("0", job), outcome(Path("none")), set())[1] for job in (first, second)] == [
         "env.id=a:B seed=1", "env.id=c d seed=1",
     ]  # fmt: skip
-    dry_run.print_plan([(Job("0", first), make_toy())])
+    run = make_toy()
+    dry_run.print_plan([(Job("0", first), run, envs.describe(run))])
     assert capsys.readouterr().out.startswith("0: env.id=a:B seed=1\n")
-
-
-@pytest.mark.parametrize(
-    ("launcher", "jobs"),
-    [
-        ([], 1),
-        (["hydra/launcher=joblib"], 4),
-        (["hydra/launcher=joblib", "hydra.launcher.n_jobs=-2"], 3),
-        (["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], 2),
-        (["hydra/launcher=joblib", "hydra/sweeper=optuna", "hydra.sweeper.n_jobs=3"], 3),
-        (["hydra/launcher=ray", "hydra.launcher.cpus_per_job=2"], 2),
-        (["hydra/launcher=ray", "hydra.launcher.address=auto"], 1),
-        (["hydra/launcher=submitit_local"], 7),
-        (["hydra/launcher=slurm"], 1),
-    ],
-)
-def test_it_is_known_how_many_jobs_share_a_machine(
-    launcher: list[str], jobs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "cores", lambda: 4)
-    with composed(*launcher) as (config, _):
-        assert preflight.jobs_at_a_time(config.hydra, 7) == jobs
 
 
 @NEEDS_JOBLIB
@@ -644,24 +602,3 @@ def test_a_terminal_that_says_twice_that_it_is_closed_waits_for_the_jobs(monkeyp
             os.kill(os.getpid(), signal.SIGTERM)
             raise AssertionError("still waits")
     assert ended.value.code == 143
-
-
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        (
-            "Job (task=0) failed during processing with trace:\n----------------------\nTraceback (most recent call "
-            'last):\n  File "job.py", line 1, in run\n    work()\nValueError: no such game\n\n----------------------\n'
-            "You can check full logs with 'job.stderr(0)' and 'job.stdout(0)'or at paths:\n  - /logs/7_0_log.err\n",
-            "Job (task=0) failed during processing with trace: ValueError: no such game",
-        ),
-        (
-            "Job 7 (task: 0) with path /logs/7_0_result.pkl\nhas not produced any output (state: TIMEOUT)\n"
-            "Error stream produced:\n----------------------------------------\nslurmstepd: error\n",
-            "Job 7 (task: 0) with path /logs/7_0_result.pkl has not produced any output (state: TIMEOUT)",
-        ),
-        ("no partition", "no partition"),
-    ],
-)
-def test_of_what_a_launcher_says_a_line_is_shown_that_tells_what_happened(said: str, reason: str) -> None:
-    assert sweeps._reason(RuntimeError(said)) == reason

@@ -22,7 +22,7 @@ from dqnspeed.cli import resume as resuming
 from dqnspeed.cli.sweep_record import Job, Line, Record
 from dqnspeed.config.options import ConfigError
 from dqnspeed.system import signing
-from dqnspeed.tracking.run_folder import CONFIG, SWEEP_JOBS
+from dqnspeed.tracking.run_folder import BEGUN, CONFIG, SWEEP_JOBS
 from dqnspeed.training import state_file
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -32,7 +32,7 @@ SMALL = [*TOY, "stop.max_steps=100"]
 
 def renamed(folder: Path, env_id: str) -> None:
     """Give the run in ``folder`` another environment, in all of its files."""
-    for name in (CONFIG, ".hydra/config.yaml", ".hydra/overrides.yaml"):
+    for name in (CONFIG, BEGUN):
         path = folder / name
         path.write_text(path.read_text().replace("toy_envs:Counter-v0", env_id))
     for path in (folder / "checkpoints").iterdir():
@@ -74,7 +74,7 @@ def start(module: str, cwd: Path, *arguments: str) -> subprocess.CompletedProces
 
 REFUSED = (
     "env.id=received.evil:Env: runs code that received names, which was not made here. Add trust=true if you trust "
-    "whoever made it."
+    "its author."
 )
 
 
@@ -116,8 +116,8 @@ def test_the_newest_run_is_played_with_trust_alone(received: tuple[Path, Path]) 
 def test_a_module_beside_the_folder_and_a_linked_folder_run_no_code(how: str, received: tuple[Path, Path]) -> None:
     folder, marker = received
     renamed_id = "evil:Env" if how == "beside" else "link.evil:Env"
-    for path in (folder / CONFIG, folder / ".hydra" / "config.yaml"):
-        path.write_text(path.read_text().replace("received.evil:Env", renamed_id))
+    path = folder / CONFIG
+    path.write_text(path.read_text().replace("received.evil:Env", renamed_id))
     for path in (folder / "checkpoints").iterdir():
         state = state_file.load(path)
         state["config"]["env"]["id"] = renamed_id
@@ -169,7 +169,7 @@ def test_a_run_that_was_made_here_needs_no_trust_wherever_it_lies(made: Path, tm
         assert result.returncode == 0, result.stderr
         result = start("train", tmp_path, f"resume={name}", "stop.max_steps=150")
         assert result.returncode == 0, result.stderr
-        assert resuming.prepare([f"resume={tmp_path / name}", "stop.max_steps=200"]).run.stop.max_steps == 200
+        assert resuming.prepare([f"resume={tmp_path / name}", "stop.max_steps=200"]).config.stop.max_steps == 200
     config = tmp_path / "copied" / CONFIG
     signature = config.with_name("config.json.hmac")
     assert len(signature.read_text().split()[0]) == 64
@@ -257,7 +257,6 @@ def test_the_record_of_a_received_sweep_runs_no_code(text: str, cli: Cli, tmp_pa
             ConfigError, match=r": may run code, and .*sweep\.json, which names it, was not made here\."
         ):
             Record(Line(line), [Job("0", job)]).check(folder)
-        Record(Line(line), [Job("0", job)]).check(folder, typed=[text])
     signing.write(folder / SWEEP_JOBS, record)
     Record(Line(line), [Job("0", job)]).check(folder)
 
@@ -275,7 +274,7 @@ def test_a_received_sweep_goes_on_with_trust_alone(made: Path, tmp_path: Path) -
     result = start("train", tmp_path, "sweep.resume=received")
     assert (result.returncode, result.stderr) == (2, (
         "dqnspeed: env.id=received.evil:Env: may run code, and received/sweep.json, which names it, was not made here. "
-        "Give sweep.resume=received trust=true if you trust whoever made it.\n"
+        "Give sweep.resume=received trust=true if you trust its author.\n"
     ))  # fmt: skip
     assert not marker.exists()
     result = start("train", tmp_path, "sweep.resume=received", "trust=true")
@@ -307,7 +306,7 @@ def test_a_job_that_is_not_below_its_sweep_is_refused(name: str, tmp_path: Path)
         Record.read(tmp_path / "sweep")
 
 
-def test_where_no_key_can_be_kept_a_run_trains_and_says_so_once(tmp_path: Path) -> None:
+def test_where_no_key_can_be_kept_a_run_trains_and_needs_trust(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     nowhere = {**environment(), "XDG_STATE_HOME": str(tmp_path / "file")}
 
@@ -315,13 +314,12 @@ def test_where_no_key_can_be_kept_a_run_trains_and_says_so_once(tmp_path: Path) 
         return forked.run("dqnspeed.train", *arguments, cwd=tmp_path, env=nowhere, timeout=120)
 
     result = run(*SMALL, "hydra.run.dir=run")
-    said = f"{tmp_path}/file/dqnspeed/key: Not a directory; to play or resume this run takes trust=true, since it names"
-    assert result.returncode == 0 and (result.stdout + result.stderr).count(said) == 1, result.stdout
+    assert result.returncode == 0, result.stdout
     result = run("resume=run", "stop.max_steps=150")
     assert result.returncode == 2 and "env.id=toy_envs:Counter-v0: runs code" in result.stderr
     assert run("resume=run", "stop.max_steps=150", "trust=true").returncode == 0
     result = run(*SMALL, "env.id=CartPole-v1", "hydra.run.dir=registered")
-    assert result.returncode == 0 and "trust=true" not in result.stdout + result.stderr
+    assert result.returncode == 0
     assert run("resume=registered", "stop.max_steps=150").returncode == 0
     assert not (tmp_path / "run" / "config.json.hmac").exists()
 
@@ -366,20 +364,12 @@ def test_a_sweep_writes_through_no_link(made: Path, tmp_path: Path) -> None:
     assert (tmp_path / "kept").read_text() == "kept"
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "overrides.yaml", "resumed.yaml"])
-def test_yaml_that_grows_without_end_is_not_read(name: str, made: Path, tmp_path: Path) -> None:
+def test_a_configuration_that_refers_to_itself_is_not_read(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "0", tmp_path / "run")
-    mapping = name == "config.yaml"
-    lines = [f"{f'a{i}:' if mapping else '-'} &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40)]
-    lines = [f"{'a0:' if mapping else '-'} &a0 [x, x]", *lines, *(["device: auto"] if mapping else [])]
-    (tmp_path / "run" / ".hydra" / name).write_text("\n".join(lines) + "\n")
-    assert start("play", tmp_path, "run=run", "episodes=1").returncode == 0  # config.json says the same
-    assert start("report", tmp_path, "run").returncode == 0
-    assert resuming.prepare([f"resume={tmp_path / 'run'}", "stop.max_steps=200"]).run.stop.max_steps == 200
     config = tmp_path / "run" / CONFIG
     config.write_text(config.read_text().replace('"toy_envs:Counter-v0"', '"${env.id}${env.id}"'))
     with pytest.raises(ConfigError, match="refers to other values"):
-        resuming.of_copy(json.loads(config.read_text()), config)
+        resuming.load_run(tmp_path / "run")
 
 
 def test_the_files_of_a_run_and_a_sweep_have_the_mode_of_the_umask(made: Path) -> None:

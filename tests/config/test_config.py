@@ -24,6 +24,7 @@ from dqnspeed.cli.config_store import bound_of
 from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.cli.preflight import check_jobs, check_run, emulated, unbounded
 from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.cli.sweep_record import Job
 from dqnspeed.config import changes, options, registry
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.registry import class_of
@@ -389,12 +390,11 @@ BAD = {
     "model.hidden=[[1]]": "model.hidden=[[1]]: every layer needs at least 1 unit.",
     "hydra.searchpath=[file://CONF] env=odd": "env.idd: there is no such option, in the option file env/odd",
     "hydra.searchpath=[file://CONF] env=typed": "env.reward_bound=abc: must be a number or null, in the",
-    "hydra.searchpath=[file://CONF] env=latin": "/env/latin.yaml: is not UTF-8 (invalid start byte at byte 26).",
-    "hydra.searchpath=[file://CONF] env=nul": "/env/nul.yaml: cannot be read (unacceptable character #x0000",
-    "hydra.searchpath=[file://CONF] env=itself": "env/itself: the defaults of an option file lead back to it.",
-    "hydra.searchpath=[file://CONF] env=to": "env/fro, env/to: the defaults of an option file lead back to it.",
-    "hydra.searchpath=[file://CONF] env=anchor": "/env/anchor.yaml: contains itself.",
-    "hydra.searchpath=[file://CONF] env=mark": "/env/mark.yaml: begins with a byte order mark, which hides its",
+    "hydra.searchpath=[file://CONF] env=latin": "an option file: cannot be read ('utf-8' codec can't decode byte 0xff",
+    "hydra.searchpath=[file://CONF] env=nul": "an option file: cannot be read (unacceptable character #x0000",
+    "hydra.searchpath=[file://CONF] env=itself": "an option file: leads back to itself.",
+    "hydra.searchpath=[file://CONF] env=to": "an option file: leads back to itself.",
+    "hydra.searchpath=[file://CONF] env=anchor": "an option file: leads back to itself.",
     "hydra.searchpath=[file://CONF] env=list": "env/list: Merge error: list is not a subclass of EnvConfig",
     "hydra.searchpath=[file://CONF] env=broken": "/env/broken.yaml, line 4: expected ',' or ']'",
 }
@@ -408,7 +408,6 @@ OWN_FILES = {
     "to": b"defaults:\n  - fro\n",
     "fro": b"defaults:\n  - to\n",
     "anchor": b"id: &id [*id]\n",
-    "mark": b"\xef\xbb\xbf# @package _global_\ndefaults:\n  - pong\nnum_envs: 2\n",
 }
 
 
@@ -508,7 +507,7 @@ def test_auto_says_that_the_package_of_a_faster_backend_is_missing(
         monkeypatch.setitem(sys.modules, "atari_warp", None)
     with initialize_config_dir(CONF_DIR, version_base="1.3"):
         cfg = compose("config", overrides=[f"backend={chosen}"], return_hydra_config=True)
-        [(run, _)] = check_jobs([(cfg, [])])
+        [(_, run, _)] = check_jobs([(Job("", []), cfg)])
     assert run.backend.name == ("atari_warp" if installed and chosen == "auto" else "ale")
     said = [message.startswith("backend=auto: takes backend=ale, which is slower. ") for message in caplog.messages]
     assert said == [True] * (chosen == "auto" and not installed)
@@ -596,7 +595,7 @@ def test_a_game_that_is_not_ataris_gets_a_line_that_learns_it(overrides: str, ex
 
 def test_that_line_is_printed_before_a_run_begins(caplog: pytest.LogCaptureFixture) -> None:
     with initialize_config_dir(CONF_DIR, version_base="1.3"):
-        check_jobs([(compose("config", overrides=["env=frozen_lake"]), iter(["env=frozen_lake"]))])
+        check_jobs([(Job("", ["env=frozen_lake"]), compose("config", overrides=["env=frozen_lake"]))])
     assert [message.endswith("algo=q_learning env=frozen_lake learns it.") for message in caplog.messages] == [True]
 
 

@@ -174,7 +174,7 @@ def test_threads_come_and_go_with_other_processes_where_a_seed_does_not_fix_the_
 def test_cores_that_wait_are_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     times = SimpleNamespace(user=1, nice=2, system=3, irq=4, softirq=5, steal=6, idle=1000, iowait=1000)
     monkeypatch.setattr(machine.psutil, "cpu_times", lambda percpu: [times, times])
-    monkeypatch.setattr(machine, "listed_cores", lambda positions: [True, False])
+    monkeypatch.setattr(machine, "allowed_cores", lambda: {1})
     assert machine.cpu_seconds() == 21
 
 

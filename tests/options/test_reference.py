@@ -174,14 +174,14 @@ def show(
 SIGMA0 = "`exploration.sigma0`"
 SHOWN = {
     "": [
-        "| exploration | how actions are explored | linear, noisy",
+        "| exploration | exploration of the actors | linear, noisy",
         "| run | keys outside of groups | num_envs, seed, device",
     ],
     "stop": [
         "## stop",
-        "| `stop.window` | finished games the mean is taken over | a whole number",
+        "| `stop.window` | finished games over which the mean is taken | a whole number",
     ],
-    "seed": ["| `seed` | seed of everything random | a whole number"],
+    "seed": ["| `seed` | seed of all random numbers | a whole number"],
     "exploration.sigma0": ["## exploration", f"| {SIGMA0} "],
     "exploration.sigma0=0.1": ["## exploration", f"| {SIGMA0} "],
     "replay=prioritized": [
@@ -194,7 +194,7 @@ SHOWN = {
     ],
     "experiment=speedrun": ["| `speedrun` | "],
     "BUFFER_SIZE": ["| `replay.buffer_size` | transitions kept, "],
-    "the mean is": ["| `stop.window` | finished games the mean is taken over "],
+    "the mean is": ["| `stop.window` | finished games over which the mean is taken "],
     "algo=pp0": ["| `ppo` | "],
 }
 

@@ -73,10 +73,9 @@ def atari(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "algo.batch_size=8", "replay.buffer_size=1000", "stop.max_steps=250", "env.max_episode_frames=200",
             "execution.threads=1", "tracking=local", "tracking.progress=off", "tracking.video_every=4"]  # fmt: skip
     dqnspeed.train(line, folder=folder / "run")
-    for name, auto in ((".hydra/config.yaml", "device: auto"), ("config.json", '"device": "auto"')):
-        copy = folder / "run" / name
-        assert auto in copy.read_text()
-        copy.write_text(copy.read_text().replace(auto, auto.replace("auto", "cuda")))
+    config, auto = folder / "run" / "config.json", '"device": "auto"'
+    assert auto in config.read_text()
+    config.write_text(config.read_text().replace(auto, '"device": "cuda"'))
     return folder
 
 
@@ -395,9 +394,9 @@ def test_an_mp4_holds_what_was_written(tmp_path: Path) -> None:
 
 
 def test_a_film_that_cannot_be_written_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    with print_write_errors(Path("a.mp4")):
+    with print_write_errors(Path("a.mp4"), lambda: None):
         raise OSError(errno.ENOSPC, "No space left on device")
-    with print_write_errors(Path("b.mp4")):
+    with print_write_errors(Path("b.mp4"), lambda: None):
         raise OSError("broken pipe")
     assert capsys.readouterr().err == (
         "dqnspeed: a.mp4: cannot be written (No space left on device).\n"
@@ -417,21 +416,16 @@ def test_the_overlay_marks_the_chosen_action_and_longer_bars_mean_higher_values(
 
 
 @pytest.mark.parametrize("env", ["frozen_lake", "cliff_walking", "taxi"])
-def test_a_table_is_played_and_drawn(env: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_played(env: str, tmp_path: Path) -> None:
     line = [f"env={env}", "algo=q_learning", "eval.every_steps=1000", "eval.episodes=2", "stop.max_steps=3000"]
     if env == "frozen_lake":
         line.append("env.kwargs={is_slippery: false}")
     dqnspeed.train([*line, "tracking=local", "tracking.progress=off"], folder=tmp_path / "run")
     result = play_here(options(f"run={tmp_path / 'run'}", "episodes=1", "checkpoint=final", "window=false"))
-    path = result["games"][0]["path"]
-    assert path in capsys.readouterr().out
-    states = [int(word) for word in path.split()[::2]]
+    [game] = result["games"]
+    assert game["length"] == sum(result["actions"].values())
     if env == "frozen_lake":
-        assert (states[0], states[-1], len(states)) == (0, 15, 7)  # the shortest way
-        assert set(path.split()[1::2]) == {"↓", "→"}
-    from PIL import Image
-
-    assert np.asarray(Image.open(tmp_path / "run" / "table.png")).std() > 10
+        assert (game["return"], game["length"]) == (1, 6)  # the shortest way
 
 
 @pytest.mark.parametrize("algo", ["a2c", "ppo", "pqn"])
@@ -447,18 +441,11 @@ def test_every_algorithm_is_evaluated_and_played(algo: str, tmp_path: Path) -> N
     assert lengths == [game["return"] for game in result["games"]] and sum(result["actions"].values()) == sum(lengths)
 
 
-def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
+def test_a_checkpoint_of_another_network_is_refused(atari: Path) -> None:
     folder = atari / "run" / "checkpoints"
     state = state_file.load(folder / "final.safetensors")
     config = state["config"]
-    other = {**config, "env": {**config["env"], "id": "ALE/Pong-v5"}}
     for name, changed, sentence in (
-        (
-            "game",
-            {**state, "config": other},
-            "game: is of another run than this folder's (env.id=ALE/Pong-v5 there, BreakoutNoFrameskip-v4 here).",
-        ),
-        ("seed", {**state, "config": {**config, "seed": 1}}, "of another run than this folder's (seed=1 there, 0 here"),
         ("table", {**state, "learner": {"table": np.zeros(3)}}, "table: is of another network than this run's."),
         ("nothing", {"learner": {}}, "checkpoint=nothing: holds no configuration of a run."),
     ):

@@ -120,8 +120,7 @@ def test_names_are_no_html_in_the_text(
     label, error = "ours model=<img>", "bad <b>` <i>bold</i>"
     change(runs / "a", label=label, machine={"cpu": "<script>alert(1)</script>", "cores": 2})
     change(runs / "b", label=f"{label}`<u>", stopped_by="error", error=error)
-    (runs / "a" / ".hydra" / "overrides.yaml").parent.mkdir(exist_ok=True)
-    (runs / "a" / ".hydra" / "overrides.yaml").write_text("- '+x=<s>'\n")
+    (runs / "a" / "run.json").write_text('{"overrides": ["+x=<s>"]}')
     _, shown, _ = run_report(monkeypatch, capsys, runs)
     text = (runs / "report.md").read_text()
     assert f"| `{label}` |" in text and f"| `{label}'<u>` |" in text, "code, in which nothing is HTML"

@@ -17,7 +17,7 @@ def cgroup(tmp_path: Path, line: str, **files: str) -> float:
     own = tmp_path / "own"
     own.write_text(f"7:memory:/elsewhere\n{line}\n")
     for name, text in files.items():
-        path = tmp_path / name.replace("__", "/").replace("_max", ".max").replace("cfs", "cpu.cfs")
+        path = tmp_path / name.replace("__", "/").replace("_max", ".max")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return machine.cpu_quota(own, tmp_path)
@@ -28,9 +28,6 @@ def test_a_containers_quota_counts_whichever_cgroup_holds_it(tmp_path: Path) -> 
     assert cgroup(tmp_path / "max", "0::/", cpu_max="max 100000\n") == math.inf
     assert cgroup(tmp_path / "v2", "0::/", cpu_max="150000 100000\n") == 1.5
     assert cgroup(tmp_path / "slice", "0::/a/b", a__cpu_max="400000 100000", a__b__cpu_max="max 100000") == 4
-    v1 = {"cpu__cfs_quota_us": "300000", "cpu__cfs_period_us": "100000"}
-    assert cgroup(tmp_path / "v1", "4:cpu,cpuacct:/docker/of-the-host", **v1) == 3
-    assert cgroup(tmp_path / "free", "4:cpu:/", **{**v1, "cpu__cfs_quota_us": "-1"}) == math.inf
 
 
 def test_the_memory_that_is_left_is_that_of_the_tightest_cgroup_without_what_files_keep(tmp_path: Path) -> None:
@@ -48,12 +45,7 @@ def test_the_memory_that_is_left_is_that_of_the_tightest_cgroup_without_what_fil
     assert machine.available_memory(own, tmp_path) == 600
     write(tmp_path / "job" / "step", "50", "10", "")
     assert machine.available_memory(own, tmp_path) == 40
-    own.write_text("4:cpu:/\n7:memory:/docker/of-the-host\n")
-    for name, text in (("limit_in_bytes", "700"), ("usage_in_bytes", "300"), ("stat", "total_inactive_file 100")):
-        (tmp_path / "memory").mkdir(exist_ok=True)
-        (tmp_path / "memory" / f"memory.{name}").write_text(text)
-    assert machine.available_memory(own, tmp_path) == 500
-    own.write_text("4:cpu:/\n")
+    own.write_text("0::/other\n")
     assert machine.available_memory(own, tmp_path) > 1000
 
 
@@ -84,17 +76,3 @@ def test_a_processor_computes_in_bf16_if_it_says_so(tmp_path: Path, line: str, p
     assert machine.best_precision("cpu", tmp_path / "none") == "fp32"
     if not machine.device_available("cuda"):
         assert machine.best_precision("cuda") == "fp32"  # a run there is refused, but only once it is composed
-
-
-@pytest.mark.parametrize(
-    ("numbers", "allowed", "ours"),
-    [([0, 1, 2, 3], {1, 2}, [False, True, True, False]), ([0, 2, 4], {0, 4}, [True, False, True]),
-     ([0, 1], {5, 9}, [True, True])],
-    ids=["all", "some are offline", "a container's"],
-)  # fmt: skip
-def test_busy_cores_are_told_by_their_numbers(
-    numbers: list[int], allowed: set[int], ours: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "allowed_cores", lambda: allowed)
-    (tmp_path / "stat").write_text("cpu  9 9 9\n" + "".join(f"cpu{number} 1 2 3\n" for number in numbers) + "intr 1\n")
-    assert machine.listed_cores(range(len(numbers)), tmp_path / "stat") == ours

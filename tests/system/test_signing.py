@@ -64,12 +64,11 @@ def test_a_kill_between_the_signature_and_the_file_leaves_a_signed_file(
     assert signing.read(path) == {"a": 1}
 
 
-def test_a_short_key_signs_nothing_and_is_named(tmp_path: Path, state: Path) -> None:
+def test_a_short_key_signs_nothing(tmp_path: Path, state: Path) -> None:
     state.parent.mkdir(parents=True)
     state.touch()
     signing.write(tmp_path / "it.json", {})
     assert json.loads((tmp_path / "it.json").read_text()) == {} and signing.read(tmp_path / "it.json") is None
-    assert signing.problem() == f"{state}: is damaged; delete it"
 
 
 def test_processes_that_begin_at_once_have_one_key(tmp_path: Path, state: Path) -> None:

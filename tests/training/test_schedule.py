@@ -3,6 +3,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -221,7 +223,11 @@ def test_the_moment_of_the_exponential_mean_is_kept_and_ends_nothing() -> None:
     resumed = Progress(run)
     resumed.load_state_dict(progress.state_dict(), updates=0)
     assert resumed.busy == "others are at work.", "it ran beside them for a while"
-    ended = summarize(run, "toy", resumed, torch.device("cpu"), 0, None, 0, "max_steps", None)
+    parts = {"evaluator": SimpleNamespace(mean=None, count=0), "stop": SimpleNamespace(reason="max_steps")}
+    whole: Any = SimpleNamespace(
+        config=run, label="toy", progress=resumed, device=torch.device("cpu"), updates=0, **parts
+    )
+    ended = summarize(whole, None)
     assert ended["busy"] and not ended["benchmark"], "no measure of this machine"
 
     lucky, without = Progress(run), Progress(make_toy())
