@@ -15,8 +15,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import forkserver, reduction
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,9 +38,8 @@ OURS = [
     for module in pkgutil.iter_modules([str(FOLDER / package)])
 ]
 
-# Of the environment, what copies need not have, whose server has that of the tests.
+# Variables that may differ between a copy and the server that forks its children.
 HARMLESS = {"PYTHONPATH", "PYTHONWARNINGS"}
-
 
 TESTS = str(Path(__file__).parent)
 
@@ -78,6 +78,15 @@ class Forked:
 
     returncode = property(poll)
 
+    def wait_for(self, holds: Callable[[], object], seconds: float = 150) -> None:
+        """Wait until ``holds()`` is true while this process runs."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if self.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(self.communicate())
+            time.sleep(0.02)
+
     def kill(self) -> None:
         self._process.kill()
 
@@ -104,7 +113,7 @@ class Forked:
 
 
 def run(module: str, *arguments: str, cwd: Path, env: Mapping[str, str], timeout: float) -> subprocess.CompletedProcess:
-    """As :func:`subprocess.run` does it, with text; its children are forked too."""
+    """Run a module to its end, with text as output; its children are forked too."""
     with Forked(module, *arguments, cwd=cwd, env=env, spawns=False) as forked:
         out, errors = forked.communicate(timeout)
         assert forked.returncode is not None
@@ -132,7 +141,7 @@ class Piece:
         self._process.start()
         os.close(read)
         assert self._process.pid is not None
-        self.pid, self.stdin = self._process.pid, open(write, "wb")  # noqa: SIM115  closed by who writes to it
+        self.pid, self.stdin = self._process.pid, open(write, "wb")  # noqa: SIM115  the user closes it
 
     def poll(self) -> int | None:
         return self._process.exitcode
@@ -179,14 +188,14 @@ def _begin_piece(code: str, env: dict[str, str], handed: Mapping[str, int], file
 
 
 def _forget_plugins(env: Mapping[str, str]) -> None:
-    """Have the command line imported anew, which then looks for plugins, where this environment may name some."""
+    """Unload the command line if this environment may name plugins, since it looks for them when it is imported."""
     if env.get("DQNSPEED_PLUGINS") or env.get("PYTHONPATH") != TESTS:
         for name in [name for name in sys.modules if name.startswith("dqnspeed.cli")]:
             del sys.modules[name]
 
 
 def _server_address() -> str:
-    """Where the server that forks listens."""
+    """Address of the server that forks."""
     forkserver.ensure_running()
     return str(forkserver._forkserver._forkserver_address)  # type: ignore[attr-defined]
 
@@ -196,11 +205,11 @@ def _begin(
 ) -> None:
     if address is not None:
         fork_children()
-        # The server that forked this process forks its children, too: another one would have to import all anew.
+        # The same server forks the children of this process: another server would import everything again.
         server: Any = forkserver._forkserver  # type: ignore[attr-defined]
         server._forkserver_address, server.ensure_running = address, lambda: None
     os.setsid()
-    # The server's, that others held back.
+    # The server blocks these signals.
     held = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
     os.environ.clear()

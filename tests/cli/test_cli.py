@@ -1,4 +1,4 @@
-"""What the commands share: whose a folder is, where modules are found, and which version this is."""
+"""Features that all commands share: new folders, modules of the working folder, versions and output."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ import importlib
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import TESTS, TOY, command, environment
+from conftest import TOY, Cli, Command, command, environment
 from forked import Forked
 from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
@@ -37,10 +35,9 @@ def test_a_link_that_leads_nowhere_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("outputs").symlink_to("gone")
-    with pytest.raises(ConfigError) as refused, made_folder("hydra.run.dir", named, is_named):
+    refused = rf"^hydra\.run\.dir={named}: cannot be made \(outputs is a link to gone, .* remove the link\)\.$"
+    with pytest.raises(ConfigError, match=refused), made_folder("hydra.run.dir", named, is_named):
         pass
-    why = "outputs is a link to gone, which does not exist; make that folder or remove the link"
-    assert str(refused.value) == f"hydra.run.dir={named}: cannot be made ({why})."
 
 
 @pytest.mark.parametrize("kind", [["hydra.run.dir=it"], [*SWEEP, "hydra.sweep.dir=it"]])
@@ -66,9 +63,7 @@ def test_of_two_runs_started_in_one_folder_the_second_changes_nothing(kind: list
 
 
 @pytest.mark.parametrize("kind", ["outputs", "multirun"])
-def test_a_default_folder_that_exists_is_left_alone(
-    kind: str, cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_a_default_folder_that_exists_is_left_alone(kind: str, cli: Cli, tmp_path: Path) -> None:
     now = datetime.datetime.now()
     seconds = [now + datetime.timedelta(seconds=s) for s in range(180)]
     taken = [tmp_path / kind / f"{second:%Y-%m-%d}" / f"{second:%H-%M-%S}" for second in seconds]
@@ -79,10 +74,7 @@ def test_a_default_folder_that_exists_is_left_alone(
     result = cli(*(SWEEP if kind == "multirun" else []), *FEW)
     assert result.returncode == 0, result.stderr
     assert all(file.name == "metrics.jsonl" and not file.stat().st_size for f in taken for file in f.iterdir())
-    runs = sorted(str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("summary.json"))
-    assert [re.sub(r"[\d-]+/[\d-]+_2", "NEW", run) for run in runs] == (
-        ["outputs/NEW"] if kind == "outputs" else ["multirun/NEW/0", "multirun/NEW/1"]
-    )
+    assert len(list(tmp_path.rglob("summary.json"))) == (1 if kind == "outputs" else 2)
 
 
 def test_no_two_are_given_the_same_new_folder(tmp_path: Path) -> None:
@@ -92,34 +84,16 @@ def test_no_two_are_given_the_same_new_folder(tmp_path: Path) -> None:
     assert {tmp_path / "deep" / name for name in ("it", "it_2", "it_40")} <= set(made)
 
 
-@pytest.mark.integration
-def test_modules_of_the_working_folder_are_found_by_the_installed_commands(tmp_path: Path) -> None:
-    shutil.copy(TESTS / "toy_envs.py", tmp_path / "of_my_own.py")
-    script = tmp_path / "bin" / "dqnspeed-train"  # as pip writes it
-    script.parent.mkdir()
-    script.write_text("from dqnspeed.train import main\nif __name__ == '__main__':\n    main()\n")
-    result = subprocess.run(
-        [sys.executable, str(script), *FEW, "env.id=of_my_own:Counter-v0", "parallelism=overlap", "num_envs=1"],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_prints_its_version(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["dqnspeed", "--version"])
-    with contextlib.suppress(SystemExit):
-        importlib.import_module(f"dqnspeed.{name}").main()
-    assert re.fullmatch(r"dqnspeed \S+ \(hydra 1\.\S+, torch 2\.\S+\)\n", capsys.readouterr().out)
+@pytest.mark.parametrize("name", ["cli.main", *COMMANDS])
+def test_every_command_prints_its_version(name: str, run_here: Command) -> None:
+    code, shown, errors = run_here(importlib.import_module(f"dqnspeed.{name}"), "--version")
+    assert (code, errors) == (0, "") and re.fullmatch(r"dqnspeed \S+ \(hydra 1\.\S+, torch 2\.\S+\)\n", shown)
 
 
 @pytest.mark.integration  # Python compiles every module again
-@pytest.mark.parametrize("values", ["range(0,2)", "choice(0,1)"])
-def test_functions_that_hydra_cannot_read_without_asserts_are_one_sentence(values: str, tmp_path: Path) -> None:
+def test_functions_that_hydra_cannot_read_without_asserts_are_one_sentence(tmp_path: Path) -> None:
     result = subprocess.run(
-        command("-m", f"seed={values}", "sweep.dry_run=true", *FEW),
+        command("-m", "seed=range(0,2)", "sweep.dry_run=true", *FEW),
         cwd=tmp_path, env={**environment(), "PYTHONOPTIMIZE": "1"}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (result.returncode, result.stdout) == (2, "")
@@ -143,10 +117,8 @@ def test_a_run_whose_warnings_are_errors_ends_well(kind: list[str], tmp_path: Pa
     ("line", "code"),
     [
         ("--help", 1),
-        pytest.param("options algo", 1, marks=pytest.mark.integration),
-        pytest.param("train --cfg=job", 1, marks=pytest.mark.integration),
         pytest.param("train sweep.dry_run=true", 1, marks=pytest.mark.integration),
-        (" ".join(["train", *FEW, "hydra.run.dir=run"]), 0),  # whose files are whole
+        pytest.param(" ".join(["train", *FEW, "hydra.run.dir=run"]), 0, marks=pytest.mark.integration),
     ],
 )
 def test_a_command_that_cannot_print_what_it_is_called_for_fails(line: str, code: int, tmp_path: Path) -> None:
@@ -160,15 +132,13 @@ def test_a_command_that_cannot_print_what_it_is_called_for_fails(line: str, code
 
     told = "dqnspeed: standard output: could not be written (No space left on device).\n" if code else ""
     assert run("> /dev/full") == (code, told)
-    if line in ("--help", "train --cfg=job"):
+    if line == "--help":
         assert run(">&-") == (code, told.replace("No space left on device", "it is closed"))
         assert run("| true")[0] == 0
 
 
-def test_output_may_go_to_the_terminal_alone(
-    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    told = "replay.buffer_size=3"  # does nothing there, of which the log tells
+def test_output_may_go_to_the_terminal_alone(cli: Cli, tmp_path: Path) -> None:
+    told = "replay.buffer_size=3"  # without effect here, and the log says so
     result = cli(*TOY, "algo=ppo", told, "hydra/job_logging=stdout", "stop.max_steps=50", "hydra.run.dir=run")
     assert result.returncode == 0 and f"{told}: does nothing with algo=ppo" in result.stdout, result.stderr
     assert not list((tmp_path / "run").glob("*.log"))

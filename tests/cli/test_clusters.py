@@ -6,15 +6,12 @@ import json
 import os
 import re
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from conftest import composed, environment
+from conftest import Cli, composed, environment, has_reported
 from forked import Forked
 
 from dqnspeed.cli.ray_jobs import check_launcher
@@ -35,20 +32,6 @@ def started(folder: Path, *overrides: str) -> Forked:
     return Forked("dqnspeed.train", *arguments, cwd=folder.parent, env=environment())
 
 
-def reports(folder: Path, count: int = 3) -> Callable[[], bool]:
-    metrics = folder / "metrics.jsonl"
-    return lambda: metrics.exists() and metrics.read_text().count("\n") >= count
-
-
-def wait_for(holds: Callable[[], bool], process: Forked) -> None:
-    deadline = time.monotonic() + 150
-    while not holds():
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            raise AssertionError(process.communicate(timeout=10))
-        time.sleep(0.1)
-
-
 def tasks_of(process: Forked, words: str) -> list[psutil.Process]:
     return [
         child for child in psutil.Process(process.pid).children(recursive=True) if words in " ".join(child.cmdline())
@@ -67,8 +50,8 @@ def test_a_preempted_job_of_submitits_is_queued_again_and_goes_on(
     monkeypatch.setenv("TOY_SLEEP_S", "0.02")  # they run for a while, and need not keep the cores busy
     slow = ["env.id=toy_envs:Elsewhere-v0", "stop.max_minutes=0.2"]
     with started(folder, "hydra/launcher=submitit_local", *slow) as process:
-        wait_for(reports(folder / "0"), process)
-        wait_for(reports(folder / "1"), process)
+        process.wait_for(has_reported(folder / "0"))
+        process.wait_for(has_reported(folder / "1"))
         for task in tasks_of(process, "submitit.core._submit"):
             task.send_signal(signal.SIGUSR2)
         out, errors = process.communicate(timeout=120)
@@ -86,8 +69,8 @@ def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path
     folder = tmp_path / "sweep"
     ray = ["hydra/launcher=ray", "hydra.launcher.cpus_per_job=1", "stop.max_steps=1500,10000000", "seed=1"]
     with started(folder, *ray) as process:
-        wait_for((folder / "0" / "summary.json").exists, process)
-        wait_for(reports(folder / "1"), process)
+        process.wait_for((folder / "0" / "summary.json").exists)
+        process.wait_for(has_reported(folder / "1"))
         tasks = tasks_of(process, "ray::_run")
         assert tasks
         os.kill(process.pid, signal.SIGINT)
@@ -103,9 +86,7 @@ def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path
     ("override", "sentence"),
     [
         ("hydra.launcher.gpus_per_job=9", "hydra.launcher.gpus_per_job=9: this machine has "),
-        ("hydra.launcher.gpus_per_job=null", "hydra.launcher.gpus_per_job=null: must be a number."),
         ("+hydra.launcher.cpu_per_job=2", "hydra.launcher.cpu_per_job: there is no such option (nearest: cpus_per_job"),
-        ("hydra.launcher.address=nonsense", "hydra.launcher.address=nonsense: takes HOST:PORT"),
         ("hydra.launcher.address='127.0.0.1:9'", "hydra.launcher.address=127.0.0.1:9: nobody answers there"),
     ],
 )
@@ -116,16 +97,8 @@ def test_what_cannot_be_launched_is_one_sentence(override: str, sentence: str) -
     assert str(error.value).startswith(sentence)
 
 
-@pytest.mark.parametrize(
-    ("override", "sentence"),
-    [
-        ("parallelism=ray", "parallelism=ray: joins a cluster, which a job of hydra/launcher=ray cannot do."),
-        ("hydra.launcher.cpus_per_job=0", "hydra.launcher.cpus_per_job=0.0: must be more than 0."),
-    ],
-)
-def test_what_cannot_be_launched_is_refused_before_anything_is_made(
-    override: str, sentence: str, cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_what_cannot_be_launched_is_refused_before_anything_is_made(cli: Cli, tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    done = cli(*SWEEP, "hydra/launcher=ray", override)
-    assert (done.returncode, done.stderr) == (2, f"dqnspeed: {sentence}\n") and list(tmp_path.iterdir()) == []
+    done = cli(*SWEEP, "hydra/launcher=ray", "parallelism=ray")
+    assert done.returncode == 2 and done.stderr.startswith("dqnspeed: parallelism=ray: joins a cluster, which a job of")
+    assert done.stderr.count("\n") == 1 and list(tmp_path.iterdir()) == []

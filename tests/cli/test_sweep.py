@@ -21,17 +21,16 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from conftest import TESTS, TOY, command, composed, environment, make_run, make_toy
+from conftest import TESTS, TOY, Cli, command, composed, environment, has_reported, make_run, make_toy
 from forked import Forked
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from dqnspeed.cli import compose, dry_run, optuna_search, preflight, sweep_record
+from dqnspeed.cli import compose, dry_run, optuna_search, preflight
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli import sweep as sweeps
 from dqnspeed.cli.errors import RunError
@@ -57,34 +56,25 @@ NEEDS_OPTUNA = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, re
 NEEDS_JOBLIB = pytest.mark.skipif(
     importlib.util.find_spec("hydra_plugins.hydra_joblib_launcher") is None, reason="needs joblib's launcher"
 )
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def summaries(folder: Path) -> dict[str, dict[str, Any]]:
     return {path.parent.name: json.loads(path.read_text()) for path in sorted(folder.glob("*/summary.json"))}
 
 
-def killed(until: Callable[[], bool], *arguments: str, cwd: Path, by: signal.Signals = signal.SIGKILL) -> None:
-    """A training that gets a signal as soon as something is so."""
+def kill_once(until: Callable[[], object], *arguments: str, cwd: Path) -> None:
+    """Start a training and kill it once ``until()`` is true."""
     with Forked("dqnspeed.train", *arguments, cwd=cwd, env=environment()) as run:
-        deadline = time.monotonic() + 60
-        while not until():
-            assert time.monotonic() < deadline and run.poll() is None
-            time.sleep(0.01)
-        os.killpg(run.pid, by)
+        run.wait_for(until)
+        os.killpg(run.pid, signal.SIGKILL)
         run.communicate()
-
-
-def has_lines(folder: Path, lines: int = 2) -> Callable[[], bool]:
-    path = folder / "metrics.jsonl"
-    return lambda: path.exists() and path.read_text().count("\n") >= lines
 
 
 def test_a_sweep_that_is_killed_again_and_again_ends_with_the_same_summaries(cli: Cli, tmp_path: Path) -> None:
     folder, limit = tmp_path / "sweep", "stop.max_steps=400"
     line = ["-m", *FEW, limit, "seed=3,4,5", "hydra.sweep.dir=sweep"]
-    killed((folder / "sweep.json").exists, *line, cwd=tmp_path)  # before the first job
-    killed(has_lines(folder / "1"), "sweep.resume=sweep", cwd=tmp_path)  # in the middle
+    kill_once((folder / "sweep.json").exists, *line, cwd=tmp_path)  # before the first job
+    kill_once(has_reported(folder / "1", 2), "sweep.resume=sweep", cwd=tmp_path)  # in the middle
     kept = (folder / "0" / "summary.json").read_bytes()
     (folder / "2" / ".hydra").mkdir(parents=True, exist_ok=True)
     (folder / "2" / ".hydra" / "config.yaml").write_text("")  # as if it had been composed just then
@@ -209,47 +199,12 @@ def test_the_mean_of_a_job_is_of_what_says_if_it_is_solved(tmp_path: Path) -> No
     assert optuna_search._value("time_to_solve", outcome(tmp_path)) is None
 
 
-@NEEDS_OPTUNA
-def test_a_search_with_a_failed_trial_is_gone_on_with(tmp_path: Path) -> None:
-    (tmp_path / "0").mkdir()
-    (tmp_path / "0" / "summary.json").write_text('{"stopped_by": "error"}')
-    sweeper = {"_target_": "hydra_plugins.dqnspeed_sweepers.OptunaSweeper"}
-    config = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}, "sweeper": sweeper}})
-    assert list(preflight._missing_jobs(config, [Job("0", ["num_envs=3"])])) == []
-
-
-@NEEDS_OPTUNA
-def test_a_search_may_be_in_a_folder_of_any_name(tmp_path: Path) -> None:
-    import optuna
-
-    folder = tmp_path / "a%20b {c}"
-    folder.mkdir()
-    optuna.create_study(study_name=optuna_search.NAME, storage=optuna_search._storage(folder))
-    assert (folder / "study.db").is_file() and optuna_search.open_study(folder).trials == []
-
-
-def test_an_error_of_a_check_that_nobody_expects_ends_the_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def check(jobs: object) -> None:
-        raise MemoryError("too little")
-
-    monkeypatch.setattr(preflight, "check_jobs", check)
-    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
-    hydra = {"overrides": {"hydra": [], "task": []}, "job": {"chdir": None}, "runtime": {"config_sources": []}}
-    config = OmegaConf.create({"hydra": hydra})
-    with pytest.raises(SystemExit) as ended:
-        preflight.Preflight().on_run_start(config)
-    assert ended.value.code == 1 and capsys.readouterr().err.endswith("MemoryError: too little\n")
-
-
 @pytest.mark.parametrize(
     ("summary", "metrics", "state"),
     [
         (None, False, "not run"), (None, True, "killed"), ('{"stopped_by"', True, "killed"), ("[]", True, "killed"),
         ('{"stopped_by": "SIGTERM"}', True, "ended"), ('{"stopped_by": "error", "error": "why"}', False, "failed"),
         ('{"stopped_by": "pruned"}', True, "pruned"), ('{"stopped_by": "reward_bound"}', True, "solved"),
-        ("{}", True, "killed"),
     ],
 )  # fmt: skip
 def test_what_became_of_a_job_is_read_from_its_folder(
@@ -333,10 +288,6 @@ def test_wandbs_agents_do_the_same_jobs() -> None:
     assert dataclasses.replace(run, tracking=make_run().tracking) == make_run("sweep=num_envs", *ours[-1])
 
 
-def test_what_the_command_line_sweeps_over_counts_more() -> None:
-    assert len(of_sweep("sweep=num_envs", "seed=7")) == 6
-
-
 def test_a_dry_run_tells_the_jobs_and_their_time_and_writes_nothing(cli: Cli, tmp_path: Path) -> None:
     result = cli("sweep=seeds", *TOY, "seed=1,2", "stop.max_minutes=6", "sweep.dry_run=true")
     assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
@@ -345,30 +296,13 @@ def test_a_dry_run_tells_the_jobs_and_their_time_and_writes_nothing(cli: Cli, tm
     assert lines[-1] == "2 jobs, one after another: at most 12.0 min; start-up apart"
 
 
-def test_a_sweep_of_many_jobs_says_how_many_it_has_checked_and_keeps_no_configuration(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(preflight, "PROGRESS_S", 0.0)
-    monkeypatch.setattr(preflight, "_composed", lambda config, overrides, number: (Job(str(number), overrides), config))
-    with composed("seed=range(0,100000)") as (cfg, _):
-        jobs = preflight._composed_jobs(cfg, preflight._new_jobs(cfg), new=True)
-        found = [next(jobs) for _ in range(3)]
-    assert [job.overrides for job, _ in found] == [["seed=0"], ["seed=1"], ["seed=2"]]
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.partition(",")[0] for line in lines] == ["dqnspeed: 1 of 100", "dqnspeed: 2 of 100"]
-    assert "1 of 100,000 jobs are checked, about " in lines[0] and lines[0].endswith(" min left; Ctrl-C ends it.")
-
-
 @NEEDS_OPTUNA
 def test_a_dry_run_of_a_search_or_of_one_run_starts_neither(cli: Cli, tmp_path: Path) -> None:
-    result = cli(*SEARCH, *TOY, "hydra.sweeper.n_trials=7", "stop.max_minutes=2", "sweep.dry_run=true")
-    assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
-    lines = result.stdout.splitlines()
-    assert sum(line.startswith("a trial: optimizer.lr=") for line in lines) == 1
-    assert lines[-1] == "7 jobs, one after another: at most 14.0 min; start-up apart"
-    result = cli(*TOY, "stop.max_minutes=2", "sweep.dry_run=true")
-    assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
-    assert result.stdout.splitlines()[-1] == "1 job: at most 2.0 min; start-up apart"
+    search = [*SEARCH, "hydra.sweeper.n_trials=7"]
+    for line, jobs in ((search, "7 jobs, one after another: at most 14.0 min"), ([], "1 job: at most 2.0 min")):
+        result = cli(*line, *TOY, "stop.max_minutes=2", "sweep.dry_run=true")
+        assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
+        assert result.stdout.splitlines()[-1] == f"{jobs}; start-up apart"
 
 
 def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
@@ -383,7 +317,7 @@ def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.Cap
 def test_a_search_is_gone_on_with_after_a_kill_and_prunes(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "search"
     line = [*SEARCH, *FEW, "hydra.sweep.dir=search"]
-    killed(has_lines(folder / "1"), *line, *ALL_PRUNED, "stop.max_steps=100000", cwd=tmp_path)
+    kill_once(has_reported(folder / "1", 2), *line, *ALL_PRUNED, "stop.max_steps=100000", cwd=tmp_path)
     done = cli("sweep.resume=search")
     assert done.returncode == 0, done.stderr
     assert [one["stopped_by"] for one in summaries(folder).values()] == ["pruned"] * 3
@@ -418,13 +352,9 @@ def test_a_search_ends_with_its_best_trial_and_names_what_it_chose(cli: Cli, tmp
         json.loads((tmp_path / name / "config.json").read_text()) for name in (f"search/{number}", "again")
     )
     assert config == other and config["num_envs"] == trial.params["num_envs"]
-    label = found[number]["label"]
-    assert cli(f"resume=search/{number}", "stop.max_steps=300").returncode == 0
-    assert summaries(tmp_path / "search")[number]["label"] == label
     runs = [read_run(folder) for folder in runs_below([tmp_path / "search"])]
-    figures = {figure.name: figure for figure in search_figures(runs, print, print)}
-    by_envs, by_lr = figures["search_return_by_num_envs"], figures["search_return_by_optimizer_lr"]
-    assert (by_envs.x, by_envs.log_x, by_lr.x, by_lr.log_x) == ("num_envs", False, "optimizer.lr", True)
+    by_lr = {figure.name: figure for figure in search_figures(runs, print, print)}["search_return_by_optimizer_lr"]
+    assert by_lr.log_x
     trials = optuna_search.open_study(tmp_path / "search").trials
     assert by_lr.series[0].x == [one.params["optimizer.lr"] for one in trials]
     assert by_lr.series[0].y == [one.value for one in trials]
@@ -440,9 +370,7 @@ def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -
     found = {figure.name: figure for figure in search_figures(runs, said.append, said.append)}
     assert {"search_return", "search_time_to_solve", "importance_return"} <= set(found) and said == []
     best, trials = found["search_return"].series
-    assert [round(value, 6) for value in trials.y] == [
-        round(one["return_mean_100"], 6) for one in summaries(tmp_path / "search").values()
-    ]
+    assert trials.y == pytest.approx([one["return_mean_100"] for one in summaries(tmp_path / "search").values()])
     assert best.y == list(itertools.accumulate(trials.y, max)) and trials.x == [0, 1, 2, 3]
     assert sum(found["importance_return"].series[0].y) == pytest.approx(1)
     (tmp_path / "search" / "study.db").write_bytes(b"no database")
@@ -456,11 +384,8 @@ def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -
     {
         "algo.batch_size=int(interval(8,32))": (8, 32),
         "optimizer.lr=tag(log,interval(1e-4,1e-1))": (1e-4, 1e-1),
-        "num_envs=range(1,6,2)": (1, 5),
         "algo.gamma=range(0.5,1.0,0.25)": (0.5, 0.75),
-        "num_envs=choice(1,4)": (1, 4),
         "optimizer.lr=choice(1e-4,a,inf)": (0.0001, "inf"),
-        "algo=choice(dqn,c51)": ("dqn", "c51"),
         "wrappers=standard,tweaked": ("standard", "tweaked"),
         "seed=3": ("3", "3"),
     }.items(),
@@ -483,17 +408,10 @@ def test_what_is_searched_is_what_hydras_grammar_says(override: str, ends: tuple
         (["num_envs=1,2", "hydra.sweeper.objective=[speed]"], "hydra.sweeper.objective=speed: choose one of"),
         (["num_envs=1,2", "hydra.sweeper.objective=[time_to_solve]"], "hydra.sweeper.objective=time_to_solve: needs"),
         (["num_envs=1,2", "hydra.sweeper.n_trials=0"], "hydra.sweeper.n_trials=0: must be at least 1."),
-        (["num_envs=1,2", "hydra.sweeper.n_trials=1e2"], "hydra.sweeper.n_trials=100.0: must be a whole number."),
-        (["num_envs=1,2", "hydra.sweeper.prune_every_s=null"], "hydra.sweeper.prune_every_s=null: must be a number."),
         (["num_envs=1,2", "hydra.sweeper.objective=return"], "hydra.sweeper.objective=return: must be a list"),
-        (["num_envs=1,2", "hydra.sweeper.objective=[]"], "hydra.sweeper.objective=[]: choose one of"),
-        (
-            ["num_envs=1,2", "+hydra.sweeper.trials=9"],
-            "hydra.sweeper.trials: there is no such option (nearest: n_trials",
-        ),
+        (["num_envs=1,2", "+hydra.sweeper.trials=9"], "hydra.sweeper.trials: there is no such option (nearest: n_tri"),
         (["num_envs=1,2", "~hydra.sweeper.pruner"], "hydra.sweeper.pruner: is missing; give pruner=VALUE"),
         (["num_envs=1,2", "+hydra.sweeper.sampler.x=1"], "hydra.sweeper.sampler: cannot be made ("),
-        (["num_envs=1,2", "hydra.sweeper.pruner._target_=optuna.Nothing"], "hydra.sweeper.pruner: cannot be made ("),
     ],
 )
 def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: str) -> None:
@@ -508,10 +426,8 @@ def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: s
     ("line", "sweeps", "said"),
     [
         ("hydra/launcher=ray", False, "hydra/launcher=ray: is for sweeps; add -m."),
-        ("hydra.sweep.dir=s", False, "hydra.sweep.dir=s: is for sweeps; add -m."),
         ("hydra.run.dir=x", True, "hydra.run.dir=x: is for a single run; the folder of a sweep is hydra.sweep.dir."),
         ("env=[pong,breakout]", False, "env=[pong,breakout]: takes one option; several are a sweep, -m env=pong,break"),
-        ("hydra.job.chdir=true", False, "hydra.job.chdir=true: a run writes into its own folder"),
         ("hydra.job.chdir=true", True, "hydra.job.chdir=true: a run writes into its own folder"),
         ("hydra.run.dir=x", False, ""),
         ("hydra.sweep.dir=s", True, ""),
@@ -526,24 +442,17 @@ def test_what_hydra_passes_over_is_named(line: str, sweeps: bool, said: str) -> 
     assert not said or str(error.value).startswith(said)  # type: ignore[union-attr]
 
 
-def test_an_option_file_of_ones_own_that_is_never_read_is_named(
-    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    own = tmp_path / "mine" / "experiment"
-    own.mkdir(parents=True)
-    (own / "speedrun.yaml").write_text("# @package _global_\nseed: 7\n")
+@pytest.mark.parametrize("name", ["experiment/speedrun.yaml", "config.yaml"])
+def test_an_option_file_of_ones_own_that_is_never_read_is_named(name: str, cli: Cli, tmp_path: Path) -> None:
+    own = tmp_path / "mine" / name
+    own.parent.mkdir(parents=True)
+    own.write_text("# @package _global_\nseed: 7\n")
     result = cli("--config-dir", "mine", "experiment=baseline", "sweep.dry_run=true")
-    assert result.returncode == 2 and "speedrun.yaml: is not used, since " in result.stderr
-    (own / "speedrun.yaml").unlink()
-    (tmp_path / "mine" / "config.yaml").write_text("num_envs: 4\n")
-    result = cli("--config-dir", "mine", "experiment=baseline", "sweep.dry_run=true")
-    assert result.returncode == 2 and "mine/config.yaml: is not used, since " in result.stderr
+    assert result.returncode == 2 and f"{name}: is not used, since " in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_jobs_of_one_sweep_have_one_folder(
-    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_jobs_of_one_sweep_have_one_folder(cli: Cli, tmp_path: Path) -> None:
     result = cli("-m", "env=pong,breakout", "hydra.sweep.dir=sweeps/${env.id}")
     assert result.returncode == 2 and "must be the same for all jobs; hydra.sweep.subdir may" in result.stderr
     assert list(tmp_path.iterdir()) == []
@@ -553,33 +462,15 @@ def test_the_name_of_a_folder_that_is_too_long_is_one_sentence() -> None:
     long = "x" * 300
     with pytest.raises(ConfigError, match=rf"^{long}: cannot be looked into \(File name too long\)\.$"):
         take_options([f"sweep.resume={long}"])
-    with pytest.raises(ConfigError, match=rf"^{long}: cannot be looked into \(File name too long\)\.$"):
-        sweep_record.earlier_jobs(Path(long))
-    with (
-        composed("seed=1,2", f"hydra.sweep.subdir={long}_${{seed}}") as (config, _),
-        pytest.raises(
-            ConfigError, match=rf"^hydra\.sweep\.subdir={long}_1: is too long; a name has 255 bytes at most\.$"
-        ),
-    ):
+    too_long = pytest.raises(ConfigError, match=rf"^hydra\.sweep\.subdir={long}_1: is too long; a name has 255 bytes")
+    with composed("seed=1,2", f"hydra.sweep.subdir={long}_${{seed}}") as (config, _), too_long:
         list(preflight._composed_jobs(config, preflight._new_jobs(config), new=True))
 
 
 def test_values_are_shown_as_they_were_typed(capsys: pytest.CaptureFixture[str]) -> None:
     with composed("env.id=choice(a:B,'c d')", "seed=1") as (config, loader):
-        first, second = sweeps.sweep_jobs(config, loader)
-        told = dict[str, Any]()
-
-        class Trial:
-            def suggest_categorical(self, key: str, choices: list[str]) -> str:
-                told[key] = choices
-                return choices[0]
-
-        assert optuna_search._space(config, loader)["env.id"](Trial()) == "a\\:B"
-    assert told == {"env.id": ["a:B", "c d"]}
-    assert first == ["env.id=a\\:B", "seed=1"]  # as Hydra reads it again
-    assert [sweeps._row(Job("0", job), outcome(Path("none")), set())[1] for job in (first, second)] == [
-        "env.id=a:B seed=1", "env.id=c d seed=1",
-    ]  # fmt: skip
+        first, _ = sweeps.sweep_jobs(config, loader)
+    assert first == ["env.id=a\\:B", "seed=1"]  # Hydra's own quoting
     dry_run.print_plan([(Job("0", first), make_toy())])
     assert capsys.readouterr().out.startswith("0: env.id=a:B seed=1\n")
 
@@ -588,12 +479,9 @@ def test_values_are_shown_as_they_were_typed(capsys: pytest.CaptureFixture[str])
     ("launcher", "jobs"),
     [
         ([], 1),
-        (["hydra/launcher=joblib"], 4),
         (["hydra/launcher=joblib", "hydra.launcher.n_jobs=-2"], 3),
-        (["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], 2),
         (["hydra/launcher=joblib", "hydra/sweeper=optuna", "hydra.sweeper.n_jobs=3"], 3),
         (["hydra/launcher=ray", "hydra.launcher.cpus_per_job=2"], 2),
-        (["hydra/launcher=ray", "hydra.launcher.address=auto"], 1),
         (["hydra/launcher=submitit_local"], 7),
         (["hydra/launcher=slurm"], 1),
     ],
@@ -606,6 +494,7 @@ def test_it_is_known_how_many_jobs_share_a_machine(
         assert preflight.jobs_at_a_time(config.hydra, 7) == jobs
 
 
+@pytest.mark.integration  # joblib's processes import everything
 @NEEDS_JOBLIB
 def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
@@ -613,7 +502,7 @@ def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -
     with subprocess.Popen(command(*line), cwd=tmp_path, env=environment(), start_new_session=True) as run:
         deadline = time.monotonic() + 120
         try:
-            while not (has_lines(folder / "0")() and has_lines(folder / "1")()):
+            while not (has_reported(folder / "0", 2)() and has_reported(folder / "1", 2)()):
                 assert run.poll() is None and time.monotonic() < deadline
                 time.sleep(0.1)
             os.killpg(run.pid, signal.SIGINT)
@@ -647,7 +536,7 @@ def test_a_terminal_that_says_twice_that_it_is_closed_waits_for_the_jobs(monkeyp
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("message", "reason"),
     [
         (
             "Job (task=0) failed during processing with trace:\n----------------------\nTraceback (most recent call "
@@ -655,13 +544,8 @@ def test_a_terminal_that_says_twice_that_it_is_closed_waits_for_the_jobs(monkeyp
             "You can check full logs with 'job.stderr(0)' and 'job.stdout(0)'or at paths:\n  - /logs/7_0_log.err\n",
             "Job (task=0) failed during processing with trace: ValueError: no such game",
         ),
-        (
-            "Job 7 (task: 0) with path /logs/7_0_result.pkl\nhas not produced any output (state: TIMEOUT)\n"
-            "Error stream produced:\n----------------------------------------\nslurmstepd: error\n",
-            "Job 7 (task: 0) with path /logs/7_0_result.pkl has not produced any output (state: TIMEOUT)",
-        ),
         ("no partition", "no partition"),
     ],
 )
-def test_of_what_a_launcher_says_a_line_is_shown_that_tells_what_happened(said: str, reason: str) -> None:
-    assert sweeps._reason(RuntimeError(said)) == reason
+def test_the_reason_in_a_launcher_s_message_is_shown(message: str, reason: str) -> None:
+    assert sweeps._reason(RuntimeError(message)) == reason

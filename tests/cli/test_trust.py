@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
@@ -25,16 +24,15 @@ from dqnspeed.system import signing
 from dqnspeed.tracking.run_folder import CONFIG, SWEEP_JOBS
 from dqnspeed.training import state_file
 
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 EVIL = "open({marker!r}, 'w').close()\nfrom toy_envs import Counter\nclass Env(Counter):\n    pass\n"
 SMALL = [*TOY, "stop.max_steps=100"]
 
 
-def renamed(folder: Path, env_id: str) -> None:
+def rename(folder: Path, env_id: str, before: str = "toy_envs:Counter-v0") -> None:
     """Give the run in ``folder`` another environment, in all of its files."""
     for name in (CONFIG, ".hydra/config.yaml", ".hydra/overrides.yaml"):
         path = folder / name
-        path.write_text(path.read_text().replace("toy_envs:Counter-v0", env_id))
+        path.write_text(path.read_text().replace(before, env_id))
     for path in (folder / "checkpoints").iterdir():
         state = state_file.load(path)
         state["config"]["env"]["id"] = env_id
@@ -42,7 +40,7 @@ def renamed(folder: Path, env_id: str) -> None:
 
 
 def laid(at: Path, marker: Path) -> None:
-    """A module that tells that it was imported."""
+    """Write a module that makes the file ``marker`` when it is imported."""
     at.parent.mkdir(parents=True, exist_ok=True)
     at.write_text(EVIL.format(marker=str(marker)))
 
@@ -63,7 +61,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def received(made: Path, tmp_path: Path) -> tuple[Path, Path]:
     """A folder of somebody else's, and the file that its code writes."""
     shutil.copytree(made / "0", tmp_path / "received")
-    renamed(tmp_path / "received", "received.evil:Env")
+    rename(tmp_path / "received", "received.evil:Env")
     laid(tmp_path / "received" / "evil.py", tmp_path / "marker")
     return tmp_path / "received", tmp_path / "marker"
 
@@ -72,16 +70,9 @@ def start(module: str, cwd: Path, *arguments: str) -> subprocess.CompletedProces
     return forked.run(f"dqnspeed.{module}", *arguments, cwd=cwd, env=environment(), timeout=120)
 
 
-REFUSED = (
-    "env.id=received.evil:Env: runs code that received names, which was not made here. Add trust=true if you trust "
-    "whoever made it."
-)
-
-
 @pytest.mark.parametrize(
     ("module", "arguments"),
     [
-        ("play", ["run=received", "episodes=1"]),
         ("play", ["run=received/checkpoints/best.safetensors", "episodes=1"]),
         ("train", ["resume=received", "stop.max_steps=200"]),
     ],
@@ -91,14 +82,13 @@ def test_a_namespace_package_is_imported_with_trust_alone(
 ) -> None:
     folder, marker = received
     result = start(module, folder.parent, *arguments)
-    assert (result.returncode, result.stderr.replace(f"{folder.parent}/", "")) == (2, f"dqnspeed: {REFUSED}\n")
-    assert not marker.exists()
+    assert result.returncode == 2 and not marker.exists()
+    assert result.stderr.startswith("dqnspeed: env.id=received.evil:Env: runs code that ")
+    assert "Add trust=true" in result.stderr and result.stderr.count("\n") == 1
     result = start(module, folder.parent, *arguments, "trust=true")
     assert result.returncode == 0 and marker.exists(), result.stderr
     marker.unlink()
-    result = start(
-        "play", folder.parent, "run=received", "episodes=1"
-    )  # a run that was resumed here counts as made here
+    result = start("play", folder.parent, "run=received", "episodes=1")  # a run resumed here counts as made here
     assert (result.returncode == 0) == marker.exists() == (module == "train")
 
 
@@ -116,12 +106,7 @@ def test_the_newest_run_is_played_with_trust_alone(received: tuple[Path, Path]) 
 def test_a_module_beside_the_folder_and_a_linked_folder_run_no_code(how: str, received: tuple[Path, Path]) -> None:
     folder, marker = received
     renamed_id = "evil:Env" if how == "beside" else "link.evil:Env"
-    for path in (folder / CONFIG, folder / ".hydra" / "config.yaml"):
-        path.write_text(path.read_text().replace("received.evil:Env", renamed_id))
-    for path in (folder / "checkpoints").iterdir():
-        state = state_file.load(path)
-        state["config"]["env"]["id"] = renamed_id
-        state_file.save(path, state)
+    rename(folder, renamed_id, before="received.evil:Env")
     laid(folder.parent / "evil.py", marker)
     (folder.parent / "link").symlink_to(folder)
     for module, arguments in (("play", ["run=link"]), ("train", ["resume=link", "stop.max_steps=200"])):
@@ -133,7 +118,7 @@ def test_a_module_beside_the_folder_and_a_linked_folder_run_no_code(how: str, re
 def test_a_checkpoint_is_looked_at_before_anything_is_imported(made: Path, tmp_path: Path) -> None:
     """Also of a run that may import what it names."""
     shutil.copytree(made / "0", tmp_path / "run")
-    renamed(tmp_path / "run", "evil:Env")
+    rename(tmp_path / "run", "evil:Env")
     laid(tmp_path / "evil.py", tmp_path / "marker")
     (tmp_path / "run" / "checkpoints" / "best.safetensors").write_bytes(b"none")
     result = start("play", tmp_path, "run=run", "trust=true")
@@ -147,17 +132,11 @@ def test_load_and_train_of_the_api_import_with_trust_alone(
     folder, marker = received
     monkeypatch.chdir(folder.parent)
     monkeypatch.syspath_prepend(str(folder.parent))
-    with pytest.raises(ConfigError, match=r"^env\.id=received\.evil:Env: runs code that received names"):
-        dqnspeed.load("received")
-    with pytest.raises(ConfigError, match=r"^env\.id=received\.evil:Env: runs code that received names"):
-        dqnspeed.train(["resume=received", "stop.max_steps=200"])
-    assert not marker.exists()
-    assert dqnspeed.load("received", trust=True).config.env.id == "received.evil:Env" and marker.exists()
-
-
-def test_a_report_imports_nothing(received: tuple[Path, Path]) -> None:
-    folder, marker = received
+    for call in (lambda: dqnspeed.load("received"), lambda: dqnspeed.train(["resume=received", "stop.max_steps=200"])):
+        with pytest.raises(ConfigError, match=r"^env\.id=received\.evil:Env: runs code that received names"):
+            call()
     assert start("report", folder.parent, "received").returncode == 0 and not marker.exists()
+    assert dqnspeed.load("received", trust=True).config.env.id == "received.evil:Env" and marker.exists()
 
 
 def test_a_run_that_was_made_here_needs_no_trust_wherever_it_lies(made: Path, tmp_path: Path) -> None:
@@ -166,8 +145,6 @@ def test_a_run_that_was_made_here_needs_no_trust_wherever_it_lies(made: Path, tm
     (tmp_path / "moved").rename(tmp_path / "elsewhere")
     for name in ("copied", "elsewhere"):
         result = start("play", tmp_path, f"run={name}", "episodes=1")
-        assert result.returncode == 0, result.stderr
-        result = start("train", tmp_path, f"resume={name}", "stop.max_steps=150")
         assert result.returncode == 0, result.stderr
         assert resuming.prepare([f"resume={tmp_path / name}", "stop.max_steps=200"]).run.stop.max_steps == 200
     config = tmp_path / "copied" / CONFIG
@@ -188,10 +165,6 @@ def test_a_checkpoint_plays_by_itself(made: Path, tmp_path: Path) -> None:
     result = start("play", tmp_path, "run=it.safetensors", "episodes=1", "trust=true")
     assert result.returncode == 0, result.stderr
     assert json.loads((tmp_path / "play.jsonl").read_text())["games"]
-    result = start("play", tmp_path, "run=it.safetensors", "checkpoint=final")
-    assert result.stderr == (
-        "dqnspeed: checkpoint=final: does not go with run=it.safetensors, which names a checkpoint.\n"
-    )
 
 
 @pytest.mark.parametrize(
@@ -199,18 +172,14 @@ def test_a_checkpoint_plays_by_itself(made: Path, tmp_path: Path) -> None:
     [
         ({"env": {"id": "a.b:Env"}}, ["env.id=a.b:Env"]),
         ({"env": {"id": "evil:CartPole-v1"}}, ["env.id=evil:CartPole-v1"]),  # which Gymnasium would import
-        ({"env": {"id": "CartPole-v1"}}, []),
         ({"env": {"id": "ALE/Pong-v5"}}, []),
         ({"env": {"id": "ale_py:ALE/Pong-v5"}}, []),
-        ({"env": {"id": "pong"}}, []),
         ({"env": {"id": "plugin.envs:Env"}}, []),  # of an installed package
         ({"env": {"id": "plugin:Env"}}, ["env.id=plugin:Env"]),
         ({"env": {"id": "CartPole-v1", "kwargs": {"env_id": "evil:Env-v0"}}}, ["env.kwargs={'env_id': 'evil:Env-v0'}"]),
         ({"env": {"id": "CartPole-v1", "kwargs": {"at": ["12:30", "a: b"]}}}, []),
         ({"parallelism": {"name": "ray", "address": "host:6379"}}, ["parallelism.address=host:6379"]),
         ({"parallelism": {"name": "ray", "address": "auto"}}, []),
-        ({"parallelism": {"name": "ray", "address": None}}, []),
-        ({}, []),
     ],
 )
 def test_code_that_a_configuration_names(
@@ -236,48 +205,41 @@ def test_what_is_typed_is_trusted_and_nothing_else(tmp_path: Path) -> None:
     "text",
     [
         "env.id=evil:Env",
-        "hydra.callbacks.x._target_=os.system",
         "+hydra.callbacks.x._target_=os.system",
         "~hydra.callbacks.preflight",
         "hydra.searchpath=[received]",
         "hydra/launcher=ray",
-        "hydra.job.env_set.PYTHONPATH=received",
         "+experiment@hydra.callbacks=evil",
         "experiment=../../received/evil",
         "env.id=${oc.env:HOME}",
     ],
 )
-def test_the_record_of_a_received_sweep_runs_no_code(text: str, cli: Cli, tmp_path: Path) -> None:
-    folder = tmp_path / "received"
-    folder.mkdir()
+def test_the_record_of_a_received_sweep_runs_no_code(text: str, tmp_path: Path) -> None:
     for line, job in (([*SMALL[1:], text], []), (SMALL[1:], [text])):
-        record = {"line": {"overrides": line}, "jobs": [{"folder": "0", "overrides": job}]}
-        (folder / SWEEP_JOBS).write_text(json.dumps(record))
-        with pytest.raises(
-            ConfigError, match=r": may run code, and .*sweep\.json, which names it, was not made here\."
-        ):
-            Record(Line(line), [Job("0", job)]).check(folder)
-        Record(Line(line), [Job("0", job)]).check(folder, typed=[text])
-    signing.write(folder / SWEEP_JOBS, record)
-    Record(Line(line), [Job("0", job)]).check(folder)
+        record = Record(Line(line), [Job("0", job)])
+        signed = {"line": {"overrides": line}, "jobs": [{"folder": "0", "overrides": job}]}
+        (tmp_path / SWEEP_JOBS).write_text(json.dumps(signed))
+        with pytest.raises(ConfigError, match=r": may run code, and .*sweep\.json, .*, was not made here\."):
+            record.check(tmp_path)
+        record.check(tmp_path, typed=[text])
+    signing.write(tmp_path / SWEEP_JOBS, signed)
+    record.check(tmp_path)
 
 
 def test_a_received_sweep_goes_on_with_trust_alone(made: Path, tmp_path: Path) -> None:
     folder, marker = tmp_path / "received", tmp_path / "marker"
     shutil.copytree(made, folder)
     laid(folder / "evil.py", marker)
-    renamed(folder / "0", "received.evil:Env")
+    rename(folder / "0", "received.evil:Env")
     record = json.loads((folder / SWEEP_JOBS).read_text())
     missing = {"folder": "1", "overrides": [*record["jobs"][0]["overrides"], "seed=2"]}
     record["jobs"].append(missing)
     evil = json.loads(json.dumps(record).replace("toy_envs:Counter-v0", "received.evil:Env"))
     (folder / SWEEP_JOBS).write_text(json.dumps(evil))
     result = start("train", tmp_path, "sweep.resume=received")
-    assert (result.returncode, result.stderr) == (2, (
-        "dqnspeed: env.id=received.evil:Env: may run code, and received/sweep.json, which names it, was not made here. "
-        "Give sweep.resume=received trust=true if you trust whoever made it.\n"
-    ))  # fmt: skip
-    assert not marker.exists()
+    assert result.returncode == 2 and not marker.exists()
+    assert result.stderr.startswith("dqnspeed: env.id=received.evil:Env: may run code, and received/sweep.json, ")
+    assert "Give sweep.resume=received trust=true" in result.stderr
     result = start("train", tmp_path, "sweep.resume=received", "trust=true")
     assert result.returncode == 0 and marker.exists() and (folder / "1" / "summary.json").exists(), result.stderr
     result = start("train", tmp_path, "sweep.resume=received")  # which is made here now
@@ -288,7 +250,7 @@ def test_a_job_of_a_received_sweep_that_names_other_code_fails(made: Path, tmp_p
     folder, marker = tmp_path / "received", tmp_path / "marker"
     shutil.copytree(made, folder)
     laid(folder / "evil.py", marker)
-    renamed(folder / "0", "received.evil:Env")
+    rename(folder / "0", "received.evil:Env")
     (folder / "0" / "summary.json").unlink()  # so that it is resumed
     text = (folder / SWEEP_JOBS).read_text().replace("toy_envs:Counter-v0", "CartPole-v1")
     (folder / SWEEP_JOBS).write_text(text)
@@ -297,7 +259,7 @@ def test_a_job_of_a_received_sweep_that_names_other_code_fails(made: Path, tmp_p
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("name", ["../x", "/x", "0/../../x", ".", "link"])
+@pytest.mark.parametrize("name", ["/x", "0/../../x", ".", "link"])
 def test_a_job_that_is_not_below_its_sweep_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "link").symlink_to(tmp_path)
@@ -320,9 +282,6 @@ def test_where_no_key_can_be_kept_a_run_trains_and_says_so_once(tmp_path: Path) 
     result = run("resume=run", "stop.max_steps=150")
     assert result.returncode == 2 and "env.id=toy_envs:Counter-v0: runs code" in result.stderr
     assert run("resume=run", "stop.max_steps=150", "trust=true").returncode == 0
-    result = run(*SMALL, "env.id=CartPole-v1", "hydra.run.dir=registered")
-    assert result.returncode == 0 and "trust=true" not in result.stdout + result.stderr
-    assert run("resume=registered", "stop.max_steps=150").returncode == 0
     assert not (tmp_path / "run" / "config.json.hmac").exists()
 
 
@@ -330,21 +289,21 @@ def test_where_no_key_can_be_kept_a_run_trains_and_says_so_once(tmp_path: Path) 
     "name", ["metrics.jsonl", "episodes.csv", ".lock", "checkpoints", "videos", ".hydra", "train.log", "play.jsonl"]
 )
 def test_nothing_is_written_through_a_link(name: str, made: Path, tmp_path: Path) -> None:
-    """A text of 400 lines lost 237 of them so."""
     shutil.copytree(made / "0", tmp_path / "run")
     kept, link = tmp_path / "kept", tmp_path / "run" / name
     if link.is_dir():
         link.rename(kept)
     else:
         link.unlink(missing_ok=True)
-        kept.write_text("".join(f"a line {i}\n" for i in range(400)))
+        kept.write_text("a line\n" * 400)
     link.symlink_to(kept)
     before = {path: path.read_bytes() for path in (kept, *kept.rglob("*")) if path.is_file()}
-    lines = {"train": ["resume=run", "stop.max_steps=200"], "play": ["run=run", "episodes=1", "checkpoint=final"]}
-    for module, arguments in lines.items():
-        result = start(module, tmp_path, *arguments)
-        assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
-        assert result.stderr.startswith(f"dqnspeed: run/{name}: is a link") or name == ".lock", result.stderr
+    if name in ("videos", "play.jsonl", ".lock"):
+        result = start("play", tmp_path, "run=run", "episodes=1", "checkpoint=final")
+    else:
+        result = start("train", tmp_path, "resume=run", "stop.max_steps=200")
+    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
+    assert result.stderr.startswith(f"dqnspeed: run/{name}: is a link") or name == ".lock", result.stderr
     assert {path: path.read_bytes() for path in (kept, *kept.rglob("*")) if path.is_file()} == before
 
 
@@ -366,13 +325,13 @@ def test_a_sweep_writes_through_no_link(made: Path, tmp_path: Path) -> None:
     assert (tmp_path / "kept").read_text() == "kept"
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "overrides.yaml", "resumed.yaml"])
-def test_yaml_that_grows_without_end_is_not_read(name: str, made: Path, tmp_path: Path) -> None:
+def test_yaml_that_grows_without_end_is_not_read(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "0", tmp_path / "run")
-    mapping = name == "config.yaml"
-    lines = [f"{f'a{i}:' if mapping else '-'} &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40)]
-    lines = [f"{'a0:' if mapping else '-'} &a0 [x, x]", *lines, *(["device: auto"] if mapping else [])]
-    (tmp_path / "run" / ".hydra" / name).write_text("\n".join(lines) + "\n")
+    growing = ["&a0 [x, x]", *(f"&a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40))]
+    mapping = "device: auto\n" + "".join(f"a{i}: {line}\n" for i, line in enumerate(growing))
+    (tmp_path / "run" / ".hydra" / "config.yaml").write_text(mapping)
+    for name in ("overrides.yaml", "resumed.yaml"):
+        (tmp_path / "run" / ".hydra" / name).write_text("".join(f"- {line}\n" for line in growing))
     assert start("play", tmp_path, "run=run", "episodes=1").returncode == 0  # config.json says the same
     assert start("report", tmp_path, "run").returncode == 0
     assert resuming.prepare([f"resume={tmp_path / 'run'}", "stop.max_steps=200"]).run.stop.max_steps == 200

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import io
 import re
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import forked
 import pytest
-from conftest import TESTS, environment, make_run
+from conftest import TESTS, Command, environment, make_run, mostly_integration
 from omegaconf import OmegaConf
 from rich.console import Console
 
@@ -35,12 +33,6 @@ from dqnspeed.options.reference import (
 )
 from dqnspeed.system import machine
 
-
-def mostly_integration(names: Iterable[str], *quick: str) -> list[Any]:
-    """All names, of which only ``quick`` ones run without the integration tests, since each composes many runs."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.integration) for name in names]
-
-
 EXPERIMENTS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
 FILES = sorted(
     path
@@ -48,11 +40,6 @@ FILES = sorted(
     if path.stem != "reward_bounds" and "hydra" not in path.relative_to(CONF_DIR).parts
 )
 SECTIONS = [*GROUPS, "execution", "checkpoint", "stop", "eval", "run"]
-
-
-@functools.cache
-def all_keys() -> set[str]:
-    return {name for section in sections() for name in meanings(section)}
 
 
 def keys_in(path: Path) -> Iterator[str]:
@@ -70,23 +57,20 @@ def keys_in(path: Path) -> Iterator[str]:
 
 
 def test_every_key_of_every_schema_has_a_meaning() -> None:
-    hints = [field.type for field in dataclasses.fields(RunConfig)]
-    schemas = [known for group in GROUPS.values() for known in group.options.values()]
-    assert len(hints) == 18 and len(schemas) > 25
-    for schema in (RunConfig, *schemas):
+    for schema in (RunConfig, *(known for group in GROUPS.values() for known in group.options.values())):
         for field in dataclasses.fields(schema):
             assert field.metadata["about"], f"{schema.__name__}.{field.name}"
     for section in sections():
-        for name, about in meanings(section).items():
-            assert about, name
+        assert all(meanings(section).values()), section
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_every_key_of_the_files_is_in_the_reference(path: Path) -> None:
-    known = all_keys()
-    assert {key for key in keys_in(path) if not key.startswith("hydra.") and not key.endswith("defaults")} <= known
-    if path.parent.name in sections():
-        assert sections()[path.parent.name].options[path.stem], "has no description"
+def test_every_key_of_the_files_is_in_the_reference() -> None:
+    known, shown = {name for section in sections() for name in meanings(section)}, sections()
+    for path in FILES:
+        used = {key for key in keys_in(path) if not key.startswith("hydra.") and not key.endswith("defaults")}
+        assert used <= known, path
+        if path.parent.name in shown:
+            assert shown[path.parent.name].options[path.stem], f"{path} has no description"
 
 
 @pytest.mark.slow
@@ -126,20 +110,9 @@ def test_the_overrides_of_an_experiment_make_the_same_run(experiment: str) -> No
 
 
 def test_computed_values_are_in_words() -> None:
-    for value, words in {
-        "${mul:32,${num_envs}}": "32 × num_envs",
-        "${algo.ent_coef}": "algo.ent_coef",
-        "${mine:${a.b},2}": "mine(a.b,2)",
-        "auto": "auto",
-    }.items():
-        assert written(value) == words
-    values = {
-        "null": None,
-        "true": True,
-        "1e-08": 1e-8,
-        "[[32,8],[64,4]]": [[32, 8], [64, 4]],
-        "{a: null}": {"a": None},
-    }
+    computed = {"${mul:32,${num_envs}}": "32 × num_envs", "${algo.ent_coef}": "algo.ent_coef", "auto": "auto"}
+    assert {value: written(value) for value in computed} == computed
+    values = {"null": None, "true": True, "1e-08": 1e-8, "[[32,8],[64,4]]": [[32, 8], [64, 4]]}
     assert [written(value) for value in values.values()] == list(values)
 
 
@@ -155,63 +128,29 @@ def test_a_default_of_most_options_comes_first() -> None:
     assert shown(a=1, b=1) == "1 (a, b)"  # c has no such key
 
 
-def show(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
-) -> tuple[int, list[str], str]:
-    """Exit code, lines and errors of ``dqnspeed.options WORD...``."""
-    monkeypatch.setattr(sys, "argv", ["dqnspeed-options", *words])
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-    code = 0
-    try:
-        command.main()
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    out, errors = capsys.readouterr()
-    return code, out.splitlines(), errors
-
-
-SIGMA0 = "`exploration.sigma0`"
 SHOWN = {
-    "": [
-        "| exploration | how actions are explored | linear, noisy",
-        "| run | keys outside of groups | num_envs, seed, device",
-    ],
-    "stop": [
-        "## stop",
-        "| `stop.window` | finished games the mean is taken over | a whole number",
-    ],
-    "seed": ["| `seed` | seed of everything random | a whole number"],
-    "exploration.sigma0": ["## exploration", f"| {SIGMA0} "],
-    "exploration.sigma0=0.1": ["## exploration", f"| {SIGMA0} "],
-    "replay=prioritized": [
-        "| `replay.beta` | ",
-        "| `replay.buffer_size` | ",
-    ],
-    "algo=ppo": [
-        "| `ppo` | PPO (Schulman et al. 2017) ",
-        "| `algo.clip_range` | how far the probability ratio may move | a number, more than 0 | 0.1 |",
-    ],
-    "experiment=speedrun": ["| `speedrun` | "],
-    "BUFFER_SIZE": ["| `replay.buffer_size` | transitions kept, "],
-    "the mean is": ["| `stop.window` | finished games the mean is taken over "],
-    "algo=pp0": ["| `ppo` | "],
+    "": "| run | keys outside of groups | num_envs, seed, device",
+    "stop": "| `stop.window` | finished games the mean is taken over | a whole number",
+    "exploration.sigma0=0.1": "| `exploration.sigma0` ",
+    "algo=ppo": "| `algo.clip_range` | how far the probability ratio may move | a number, more than 0 | 0.1 |",
+    "BUFFER_SIZE": "| `replay.buffer_size` | transitions kept, ",
+    "the mean is": "| `stop.window` | finished games the mean is taken over ",
+    "algo=pp0": "| `ppo` | ",
 }
 
 
 @pytest.mark.parametrize("words", SHOWN)
 @pytest.mark.slow
-def test_output_in_a_pipe_is_markdown(
-    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, shown, errors = show(monkeypatch, capsys, *words.split())
+def test_output_in_a_pipe_is_markdown(words: str, run_here: Command) -> None:
+    code, shown, errors = run_here(command, *words.split())
     assert (code, errors) == (0, "")
-    for line in SHOWN[words]:
-        assert any(one.startswith(line) for one in shown), (line, shown)
-    if words == "experiment=speedrun":
-        assert any(
-            "Kind: equivalent, changes the task" in line and "`wrappers.frame_skip=12`" in line for line in shown
-        )
+    assert any(line.startswith(SHOWN[words]) for line in shown.splitlines()), shown
+
+
+@pytest.mark.slow
+def test_an_experiment_is_shown_with_its_kind_and_overrides(run_here: Command) -> None:
+    _, shown, _ = run_here(command, "experiment=speedrun")
+    assert "Kind: equivalent, changes the task" in shown and "`wrappers.frame_skip=12`" in shown
 
 
 @pytest.mark.parametrize(
@@ -222,10 +161,8 @@ def test_output_in_a_pipe_is_markdown(
         ("--algo", "--algo: is no option"),
     ],
 )
-def test_unknown_words_are_one_sentence(
-    words: str, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, shown, errors = show(monkeypatch, capsys, words)
+def test_unknown_words_are_one_sentence(words: str, sentence: str, run_here: Command) -> None:
+    code, shown, errors = run_here(command, words)
     assert code == 2 and not shown and errors.startswith(f"dqnspeed: {sentence}") and errors.count("\n") == 1
 
 
