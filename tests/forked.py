@@ -18,10 +18,9 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing import forkserver, reduction
+from multiprocessing import forkserver
 from pathlib import Path
-from types import SimpleNamespace
-from typing import IO, Any
+from typing import Any
 
 import torch
 
@@ -118,73 +117,6 @@ def run(module: str, *arguments: str, cwd: Path, env: Mapping[str, str], timeout
         out, errors = forked.communicate(timeout)
         assert forked.returncode is not None
         return subprocess.CompletedProcess(forked.args, forked.returncode, out, errors)
-
-
-class Piece:
-    """A process of :class:`dqnspeed.bench.measured_process.MeasuredProcess`, with the interface of
-    :class:`subprocess.Popen`; its children are spawned."""
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        stdin: int,
-        stdout: IO[bytes],
-        stderr: IO[bytes],
-        env: Mapping[str, str],
-        pass_fds: Sequence[int],
-    ):
-        read, write = os.pipe()
-        files = [_Handed(read), _Handed(stdout.fileno()), _Handed(stderr.fileno()), *map(_Handed, pass_fds)]
-        told = {name: value for name, value in env.items() if name not in os.environ}  # where the files are
-        handed = {name: pass_fds.index(int(value)) for name, value in told.items() if value in map(str, pass_fds)}
-        self._process = FORKED.Process(target=_begin_piece, args=(command[2], dict(env), handed, files))
-        self._process.start()
-        os.close(read)
-        assert self._process.pid is not None
-        self.pid, self.stdin = self._process.pid, open(write, "wb")  # noqa: SIM115  the user closes it
-
-    def poll(self) -> int | None:
-        return self._process.exitcode
-
-    returncode = property(poll)
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def wait(self, timeout: float | None = None) -> None:
-        self._process.join(timeout)
-        if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired("piece", timeout or 0)
-
-
-# The part of ``subprocess`` that measured processes need.
-PIECES = SimpleNamespace(Popen=Piece, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
-
-
-class _Handed:
-    """A file that a child is given."""
-
-    def __init__(self, number: int):
-        self._number = number
-
-    def __reduce__(self) -> Any:
-        return _taken, (reduction.DupFd(self._number),)
-
-
-def _taken(handed: Any) -> int:
-    return int(handed.detach())
-
-
-def _begin_piece(code: str, env: dict[str, str], handed: Mapping[str, int], files: list[int]) -> None:
-    standard, others = files[:3], files[3:]
-    for number, file in enumerate(standard):
-        os.dup2(file, number)
-    sys.stdin = open(0)  # noqa: SIM115
-    os.environ.clear()
-    os.environ.update(env, **{name: str(others[which]) for name, which in handed.items()})
-    sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
-    _forget_plugins(env)
-    exec(code, {})
 
 
 def _forget_plugins(env: Mapping[str, str]) -> None:

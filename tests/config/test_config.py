@@ -217,6 +217,7 @@ BAD = {
     "+num_envs=3": "+num_envs: is an option already; drop the +.",
     f"stop.window={10**19}": f"stop.window={10**19}: must be between -1000000000000 and 1000000000000.",
     "experiment=cartpole numbers=cartpole/pp0": "numbers=cartpole/pp0: there is no such option (nearest: cartpole/",
+    "env=cartpole wrappers=none model=mlp tracking.video_every=5": "tracking.video_every=5: records what the agent",
     "env=pongg": "env=pongg: there is no such option (nearest: pong); choose one of ",
     "env.id=ALE/Pnog-v5": "no registered Gymnasium environment has this name; nearest: PongNoFrameskip-v4",
     "env.id=nobody:Env-v0 wrappers=none": "env.id=nobody:Env-v0: could not be made (ModuleNotFoundError",
