@@ -166,18 +166,7 @@ def untimed(state: Any, path: str = "") -> dict[str, Any]:
     if not isinstance(state, dict):
         return {path: state.tolist() if isinstance(state, np.ndarray) else state}
     # The mean loss and the best mean are taken when a report comes, and reports come by the clock.
-    timed = {
-        "seconds",
-        "eval_seconds",
-        "timer",
-        "time_to_solve_avg",
-        "files",
-        "resumed_at",
-        "loss",
-        "best",
-        "provisional",
-        "busy",
-    }
+    timed = "seconds eval_seconds timer time_to_solve_avg files resumed_at loss best provisional busy".split()
     return {k: v for key in state if key not in timed for k, v in untimed(state[key], f"{path}/{key}").items()}
 
 

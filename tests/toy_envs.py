@@ -57,8 +57,6 @@ class Broken(Counter):
 
     def __init__(self, how: str, folder: str = ""):
         super().__init__(length=1000)
-        if how == "never made":
-            hang_in_the_toy()
         if how == "starts another":
             another = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
             another.start()
@@ -261,8 +259,10 @@ class Board(gymnasium.Env):
 
 
 class Catch(gymnasium.Env):
-    """Pixels ``(6, 5) uint8``: a ball falls from the top, and a paddle that moves left, not at all or right is to be
-    under it at the bottom. The reward is 1 or -1 then, after five moves. It is drawn into one array, in gray."""
+    """A ball falls from the top, and a paddle below moves left, stays or moves right to catch the ball.
+
+    Observations are pixels ``(6, 5) uint8``. The reward is 1 or -1 after the fifth move. Pictures are gray.
+    """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 5}
     observation_space = spaces.Box(0, 255, (6, 5), np.uint8)

@@ -90,9 +90,7 @@ class ScriptedSession(BenchSession):
         return self.rows[piece.name.removesuffix(", measured again")]
 
 
-def test_a_candidate_that_does_not_hold_gives_way_and_one_that_trains_slower_is_not_recommended(
-    quick: Suite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_candidate_must_hold_and_train_faster(quick: Suite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def row(name: str, median: float, group: str = "trainings", error: str | None = None) -> Measurement:
         ratio = None if error else Interval(median, median - 0.03, median + 0.03)
         return Measurement(group, name, "agent steps/s", overrides=name.split(), ratio=ratio, error=error)

@@ -80,15 +80,6 @@ def test_without_a_faster_command_the_baseline_is_recommended() -> None:
     assert any(line.startswith("baseline") and "recommended" in line for line in lines)
 
 
-def test_the_page_has_the_command_and_the_tables_of_the_terminal() -> None:
-    result = make_result()
-    text = page(result)
-    assert f"```bash\n{LINE}\n```" in text and "](bench.png)" in text
-    assert "Exact: parallelism=overlap; equivalent: backend=ale execution=lean." in text
-    tables = printed(result).partition("another process")[0].strip()
-    assert f"```text\n{tables}\n```" in text
-
-
 def test_the_picture_has_a_bar_for_all_rows_but_limits(tmp_path: Path) -> None:
     long = "execution=graph execution.precision=bf16 execution.channels_last=true parallelism=process num_envs=4"
     noise = Measurement("trainings", long, "agent steps/s", value=1e5, ratio=Interval(1.01, 0.5, 1.6))
@@ -101,7 +92,7 @@ def test_the_picture_has_a_bar_for_all_rows_but_limits(tmp_path: Path) -> None:
         assert {(0, 121, 107), (219, 227, 234)} <= {color for _, color in pixels.getcolors(1 << 20)}
 
 
-def test_a_page_that_cannot_be_written_is_named(
+def test_an_unwritable_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command.write_page(make_result(), tmp_path / "gone")

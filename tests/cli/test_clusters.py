@@ -42,9 +42,7 @@ def summaries(folder: Path) -> list[dict[str, Any]]:
     return [json.loads((folder / job / "summary.json").read_text()) for job in ("0", "1")]
 
 
-def test_a_preempted_job_of_submitits_is_queued_again_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_preempted_submitit_job_is_requeued_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("submitit")
     folder = tmp_path / "sweep"
     monkeypatch.setenv("TOY_SLEEP_S", "0.02")  # they run for a while, and need not keep the cores busy

@@ -6,13 +6,10 @@ import importlib
 import io
 import json
 import os
-import pty
 import re
-import select
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import forked
@@ -23,7 +20,6 @@ from omegaconf import OmegaConf
 from dqnspeed.cli import main
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.schemas import CONF_DIR
-from dqnspeed.cli.train import _next
 from dqnspeed.system import messages
 
 ROOT = Path(CONF_DIR).parent
@@ -78,9 +74,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_trains_with_actor_processes_and_resumes(
-    scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_script_trains_and_resumes(scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     def train(*overrides: str) -> str:
@@ -94,57 +88,23 @@ def test_it_trains_with_actor_processes_and_resumes(
     shown = train(*TOY, "parallelism=process", "stop.max_steps=60", "hydra.run.dir=it")
     assert OmegaConf.load(tmp_path / "it" / ".hydra" / "hydra.yaml").hydra.job.name == "train"
     assert f"\nwatch it:        {messages.command('play', 'run=it')}\n" in shown
+    again = messages.command("train", "-m", *TOY, "parallelism=process", "stop.max_steps=60", "seed=1,2,3")
+    assert shown.endswith(f"\ntry other seeds: {again}\n")
     more = ["train", "resume=it", "stop.max_steps=120"]
     done = forked.run("dqnspeed.cli.main", *more, cwd=tmp_path, env=environment(), timeout=120)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "it" / "summary.json").read_text())["agent_steps"] >= 120
 
 
-def test_what_comes_next_repeats_the_run_s_own_overrides(tmp_path: Path) -> None:
-    folder = tmp_path / "of mine"
-    lines = list(_next(folder, ["experiment=ppo", "seed=3", "env.kwargs={a: 1}", "num_envs=2", "num_envs=4"]))
-    sweep = ["experiment=ppo", "env.kwargs={a: 1}", "num_envs=4"]
-    assert lines == [
-        f"see its numbers: {messages.command('report', str(folder))}",
-        f"try other seeds: {messages.command('train', '-m', *sweep, 'seed=1,2,3')}",
-    ]
-    (folder / "checkpoints").mkdir(parents=True)
-    (folder / "checkpoints" / "final.safetensors").touch()
-    assert next(_next(folder, [])) == f"watch it:        {messages.command('play', f'run={folder}')}"
-
-
-@pytest.mark.integration
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes_overrides(scripts: Path, tmp_path: Path) -> None:
-    env = {**environment(), "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PS1": "$ ", "TERM": "dumb"}
-    master, slave = pty.openpty()
-    with subprocess.Popen(
-        ["bash", "--norc", "--noprofile", "-i"],
-        cwd=tmp_path, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-    ) as bash:  # fmt: skip
-        try:
-            os.write(master, b'eval "$(dqnspeed-train -sc install=bash)"\n')
-            os.write(master, b"echo rea''dy\n")
-            read_until(master, "ready\r\n")
-            for typed, completed in {
-                "dqnspeed-train experiment=speedrun_a": "experiment=speedrun_a3c",
-                "dqnspeed-train algo=ppo algo.normal": "algo.normalize_advantage=",
-            }.items():
-                os.write(master, f"{typed}\t".encode())
-                read_until(master, completed)
-                os.write(master, b"\x15")  # empties the line
-        finally:
-            bash.kill()
-            os.close(slave)
-            os.close(master)
-
-
-def read_until(terminal: int, text: str) -> None:
-    seen, deadline = "", time.monotonic() + 60
-    while text not in seen:
-        assert time.monotonic() < deadline, seen
-        if select.select([terminal], [], [], 1)[0]:
-            seen += os.read(terminal, 4096).decode()
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("experiment=speedrun_a", "experiment=speedrun_a3c"), ("algo=ppo algo.normal", "algo.normalize_advantage=")],
+)
+def test_a_shell_completes_overrides(typed: str, completed: str, tmp_path: Path) -> None:
+    line = f"dqnspeed-train {typed}"
+    env = {**environment(), "COMP_LINE": line, "COMP_POINT": str(len(line))}
+    done = forked.run("dqnspeed.cli.train", "-sc", "query=bash", cwd=tmp_path, env=env, timeout=120)
+    assert done.returncode == 0 and completed in done.stdout.split(), done.stderr
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")

@@ -112,9 +112,7 @@ def test_names_of_runs_are_short_and_begin_with_what_a_sweep_varies(cli: Cli, tm
     assert [label.split()[:2] for label in labels] == [["baseline", "num_envs=2"], ["baseline", "num_envs=3"]]
 
 
-def test_a_job_that_a_rule_counts_environments_for_goes_on_with_as_many(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_job_keeps_its_num_envs(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "sweep" / "0"
     begun = cli("-m", *FEW, "num_envs=0", "execution.precision=auto", "hydra.sweep.dir=sweep")
     assert begun.returncode == 0, begun.stderr
@@ -127,9 +125,7 @@ def test_a_job_that_a_rule_counts_environments_for_goes_on_with_as_many(
     assert json.loads((folder / "config.json").read_text())["num_envs"] == count
 
 
-def test_a_failure_before_the_first_step_leaves_a_summary_with_its_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_early_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     hydra_config = OmegaConf.create({"overrides": {"task": ["seed=4", "num_envs=0"]}})
     monkeypatch.setattr(sweeps.HydraConfig, "get", lambda: hydra_config)
     cfg = OmegaConf.create({"experiment": {"name": "baseline"}, "seed": 4})
@@ -156,9 +152,7 @@ class Launched(BasicLauncher):
         return [JobReturn(_return_value=None, status=JobStatus.COMPLETED)]
 
 
-def test_a_job_that_another_process_runs_or_has_ended_meanwhile_is_left_to_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_of_another_process_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     launcher, own = Launched(tmp_path), Sweep()
     own.begin(tmp_path, Line([]), [Job(name, []) for name in "01234"])
     (tmp_path / "4").mkdir()
@@ -188,15 +182,8 @@ def test_the_mean_of_a_job_is_of_what_says_if_it_is_solved(tmp_path: Path) -> No
     (tmp_path / "summary.json").write_text(json.dumps({"stopped_by": "max_steps", "solved": False, **means}))
     assert outcome(tmp_path).mean == 1
     for on, mean in (("train", 1), ("eval", 2)):
-        (tmp_path / "config.json").write_text(json.dumps({"stop": {"on": on, "max_minutes": 3}}))
-        job = outcome(tmp_path)
-        assert (job.mean, optuna_search._value("return", job), optuna_search._value("time_to_solve", job)) == (
-            mean,
-            mean,
-            2 * 60 * 3,
-        )
-    (tmp_path / "config.json").write_text('{"stop":')
-    assert optuna_search._value("time_to_solve", outcome(tmp_path)) is None
+        (tmp_path / "config.json").write_text(json.dumps({"stop": {"on": on}}))
+        assert outcome(tmp_path).mean == mean
 
 
 @pytest.mark.parametrize(
@@ -207,9 +194,7 @@ def test_the_mean_of_a_job_is_of_what_says_if_it_is_solved(tmp_path: Path) -> No
         ('{"stopped_by": "pruned"}', True, "pruned"), ('{"stopped_by": "reward_bound"}', True, "solved"),
     ],
 )  # fmt: skip
-def test_what_became_of_a_job_is_read_from_its_folder(
-    summary: str | None, metrics: bool, state: str, tmp_path: Path
-) -> None:
+def test_the_state_of_a_job_is_in_its_folder(summary: str | None, metrics: bool, state: str, tmp_path: Path) -> None:
     if summary is not None:
         (tmp_path / "summary.json").write_text(summary)
     if metrics:
@@ -232,16 +217,12 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     [
         (["sweep.resme=x"], r"sweep.resme=x: is no option \(nearest: resume\)"),
         (["sweep.dry_run=maybe"], "sweep.dry_run=maybe: must be true or false"),
-        (["sweep.resume="], "sweep.resume=: has no value"),
         (["sweep.resume=x", "num_envs=2"], "num_envs=2: does not go with sweep.resume="),
-        (["-m", "sweep.resume=x"], "-m: does not go with sweep.resume="),
         (["sweep.resume=x"], "x: holds no sweep"),
         (["sweep.resume=cut"], "cut/sweep.json: is damaged"),
     ],
 )
-def test_mistakes_of_the_options_of_sweeps(
-    arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sweep_mistakes(arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("cut").mkdir()
     Path("cut/sweep.json").write_text('{"line": {"over')
@@ -458,15 +439,6 @@ def test_jobs_of_one_sweep_have_one_folder(cli: Cli, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_name_of_a_folder_that_is_too_long_is_one_sentence() -> None:
-    long = "x" * 300
-    with pytest.raises(ConfigError, match=rf"^{long}: cannot be looked into \(File name too long\)\.$"):
-        take_options([f"sweep.resume={long}"])
-    too_long = pytest.raises(ConfigError, match=rf"^hydra\.sweep\.subdir={long}_1: is too long; a name has 255 bytes")
-    with composed("seed=1,2", f"hydra.sweep.subdir={long}_${{seed}}") as (config, _), too_long:
-        list(preflight._composed_jobs(config, preflight._new_jobs(config), new=True))
-
-
 def test_values_are_shown_as_they_were_typed(capsys: pytest.CaptureFixture[str]) -> None:
     with composed("env.id=choice(a:B,'c d')", "seed=1") as (config, loader):
         first, _ = sweeps.sweep_jobs(config, loader)
@@ -486,9 +458,7 @@ def test_values_are_shown_as_they_were_typed(capsys: pytest.CaptureFixture[str])
         (["hydra/launcher=slurm"], 1),
     ],
 )
-def test_it_is_known_how_many_jobs_share_a_machine(
-    launcher: list[str], jobs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_jobs_at_a_time_are_known(launcher: list[str], jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "cores", lambda: 4)
     with composed(*launcher) as (config, _):
         assert preflight.jobs_at_a_time(config.hydra, 7) == jobs
@@ -526,13 +496,6 @@ def test_a_terminal_that_says_twice_that_it_is_closed_waits_for_the_jobs(monkeyp
     with pytest.raises(KeyboardInterrupt), Sweep()._waiting():
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGINT)
-    with pytest.raises(SystemExit) as ended:
-        queued = Sweep()
-        queued.is_queued = True  # by Slurm, whose jobs need no process here
-        with queued._waiting():
-            os.kill(os.getpid(), signal.SIGTERM)
-            raise AssertionError("still waits")
-    assert ended.value.code == 143
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,7 @@ def start(module: str, cwd: Path, *arguments: str) -> subprocess.CompletedProces
         ("train", ["resume=received", "stop.max_steps=200"]),
     ],
 )
-def test_a_namespace_package_is_imported_with_trust_alone(
-    module: str, arguments: list[str], received: tuple[Path, Path]
-) -> None:
+def test_a_namespace_package_needs_trust(module: str, arguments: list[str], received: tuple[Path, Path]) -> None:
     folder, marker = received
     result = start(module, folder.parent, *arguments)
     assert result.returncode == 2 and not marker.exists()
@@ -126,9 +124,7 @@ def test_a_checkpoint_is_looked_at_before_anything_is_imported(made: Path, tmp_p
     assert not (tmp_path / "marker").exists()
 
 
-def test_load_and_train_of_the_api_import_with_trust_alone(
-    received: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_python_api_needs_trust(received: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, marker = received
     monkeypatch.chdir(folder.parent)
     monkeypatch.syspath_prepend(str(folder.parent))
@@ -182,9 +178,7 @@ def test_a_checkpoint_plays_by_itself(made: Path, tmp_path: Path) -> None:
         ({"parallelism": {"name": "ray", "address": "auto"}}, []),
     ],
 )
-def test_code_that_a_configuration_names(
-    config: dict[str, Any], named: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_in_a_configuration(config: dict[str, Any], named: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("it", "plugin.envs", plugins.ENTRY_POINTS)
     monkeypatch.setattr(plugins, "installed", lambda: EntryPoints([point]))
     assert trust.code_in(config) == named

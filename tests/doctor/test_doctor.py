@@ -115,9 +115,7 @@ def test_no_time_to_play_is_no_mistake_of_the_environment_nor_is_a_close_that_ra
     assert found["spaces"].verdict == LOOK and "its close() raises" in found["spaces"].text
 
 
-def test_four_mistakes_at_once_are_all_reported(
-    tmp_path: Path, run_here: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_four_mistakes_are_all_reported(tmp_path: Path, run_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     mistakes = ["divided", "huge", "endless", "changed"]
     code, out, _ = run_here(command, *SICK, "seconds=1", f"env.kwargs={{mistakes: [{','.join(mistakes)}]}}", *QUICK)

@@ -21,15 +21,12 @@ from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.options import command
 from dqnspeed.options.reference import (
-    Key,
     Section,
-    defaults_in_words,
     equivalent_overrides,
     keys,
     meanings,
     page,
     sections,
-    written,
 )
 from dqnspeed.system import machine
 
@@ -107,25 +104,6 @@ def test_the_overrides_of_an_experiment_make_the_same_run(experiment: str) -> No
     if bound is not None:
         same = make_run(*equivalent_overrides("experiment", experiment), f"experiment.pong_bound={bound}")
     assert dataclasses.replace(same, experiment=run.experiment) == run
-
-
-def test_computed_values_are_in_words() -> None:
-    computed = {"${mul:32,${num_envs}}": "32 × num_envs", "${algo.ent_coef}": "algo.ent_coef", "auto": "auto"}
-    assert {value: written(value) for value in computed} == computed
-    values = {"null": None, "true": True, "1e-08": 1e-8, "[[32,8],[64,4]]": [[32, 8], [64, 4]]}
-    assert [written(value) for value in values.values()] == list(values)
-
-
-def test_a_default_of_most_options_comes_first() -> None:
-    section = dataclasses.replace(sections()["algo"], options={"a": "", "b": "", "c": ""})
-
-    def shown(**defaults: Any) -> str:
-        return defaults_in_words(Key("algo.x", "", "", defaults), section)
-
-    assert shown(a=1, b=1, c=1) == "1"
-    assert shown(a=1, b=2, c=1) == "1; 2 (b)"
-    assert shown(a=1, b=2, c=3) == "1 (a); 2 (b); 3 (c)"
-    assert shown(a=1, b=1) == "1 (a, b)"  # c has no such key
 
 
 SHOWN = {

@@ -143,15 +143,6 @@ def test_an_agent_of_the_emulator_is_played_and_its_game_examined(tmp_path: Path
     assert result.returncode == 0 and "wrong" not in result.stdout, result.stdout
 
 
-def test_a_window_shows_the_games(
-    atari: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("pygame")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    play_here(options(f"run={atari / 'run'}", "episodes=1", "window=true", "fps=1000", "checkpoint=final"))
-    assert "game 1: return" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [("DISPLAY", ":99", "the display does not answer"), ("SDL_VIDEODRIVER", "none", "none not ")],
@@ -202,7 +193,7 @@ def test_a_window_that_is_closed_keeps_the_games_that_ended(atari: Path, monkeyp
     assert len(result["games"]) == 1 and num_shown[0] == of_first_game[0] + 11
 
 
-def test_an_environment_that_cannot_be_drawn_is_played_where_nobody_asked_to_see_it(
+def test_a_game_without_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pygame")
@@ -237,9 +228,7 @@ def test_a_policy_plays_its_most_likely_actions_or_draws(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize("overlay", [False, True])
-def test_a_game_of_five_steps_is_shown_and_filmed_in_six_pictures(
-    overlay: bool, catch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_five_steps_are_six_pictures(overlay: bool, catch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     shown = list[np.ndarray]()
@@ -309,7 +298,7 @@ def test_play_answers_mistakes_in_one_sentence(
     assert code == 2 and errors.startswith(f"dqnspeed: {sentence}") and errors.count("\n") == 1
 
 
-def test_without_a_run_the_newest_with_something_to_play_is_played(
+def test_the_newest_run_is_played(
     catch: Path, tmp_path: Path, run_here: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -57,9 +57,7 @@ def test_each_tree_runs_its_own_code(repository: Path, run_here: Command, monkey
     assert "slower" in shown
 
 
-def test_an_unknown_commit_and_an_algorithm_without_replay_are_refused_at_once(
-    repository: Path, run_here: Command
-) -> None:
+def test_an_unknown_commit_is_refused_at_once(repository: Path, run_here: Command) -> None:
     for arguments, sentence in (
         (["base=nothing"], "base=nothing: git cannot read it ("),
         (["algo=ppo"], "algo=ppo: has no replay"),

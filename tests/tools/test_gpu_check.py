@@ -12,9 +12,7 @@ from gpu_check import FAILED, PASSED, Part, Result
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_a_gpu_one_sentence_is_printed_and_no_file_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["gpu_check.py", "--out", str(tmp_path / "gpu.md")])
     assert gpu_check.main() == 2
     errors = capsys.readouterr().err
@@ -43,7 +41,7 @@ def test_a_failed_training_is_reported_with_the_end_of_its_log(tmp_path: Path) -
         (-9, "tests/a.py::test_a PASSED [ 50%]", FAILED, "1 passed"),
     ],
 )
-def test_a_run_of_tests_passes_only_if_some_passed_and_none_failed(
+def test_a_part_passes_if_some_tests_passed_and_none_failed(
     code: int | None, log: str, verdict: str, counts: str
 ) -> None:
     first, *_ = gpu_check.read_tests("tests", code, log)
