@@ -68,10 +68,6 @@ def commands(name: str, language: str) -> Iterator[tuple[str, list[str]]]:
                     yield re.sub(r"^(\w+=\S+\s+)*", "", command.strip()), lines[number:]
 
 
-def test_the_pages_have_commands() -> None:
-    assert sum(1 for name in PAGES for _ in commands(name, "bash")) > 100
-
-
 def check(command: str) -> list[RunConfig]:
     """Compose or parse a command; a mistake raises what the command would say, and an unknown command fails.
 

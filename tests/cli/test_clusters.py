@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import Cli, composed, environment, has_reported
+from conftest import TOY, Cli, composed, environment, has_reported
 from forked import Forked
 
 from dqnspeed.cli.ray_jobs import check_launcher
@@ -19,11 +19,7 @@ from dqnspeed.config.options import ConfigError
 
 pytestmark = pytest.mark.integration
 
-SWEEP = [
-    "-m", "env=cartpole", "env.reward_bound=null", "wrappers=none", "model=mlp", "model.hidden=[16]",
-    "algo.learning_starts=40", "replay.buffer_size=2000", "tracking=local", "tracking.progress=off",
-    "tracking.report_every_s=0.2", "execution.threads=1", "seed=1,2",
-]  # fmt: skip
+SWEEP = ["-m", *TOY, "seed=1,2"]
 
 
 def started(folder: Path, *overrides: str) -> Forked:
@@ -43,7 +39,6 @@ def summaries(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_preempted_submitit_job_is_requeued_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("submitit")
     folder = tmp_path / "sweep"
     monkeypatch.setenv("TOY_SLEEP_S", "0.02")  # they run for a while, and need not keep the cores busy
     slow = ["env.id=toy_envs:Elsewhere-v0", "stop.max_minutes=0.2"]
@@ -63,7 +58,6 @@ def test_a_preempted_submitit_job_is_requeued_and_resumed(tmp_path: Path, monkey
 
 
 def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     folder = tmp_path / "sweep"
     ray = ["hydra/launcher=ray", "hydra.launcher.cpus_per_job=1", "stop.max_steps=1500,10000000", "seed=1"]
     with started(folder, *ray) as process:
@@ -89,14 +83,12 @@ def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path
     ],
 )
 def test_what_cannot_be_launched_is_one_sentence(override: str, sentence: str) -> None:
-    pytest.importorskip("ray")
     with composed("hydra/launcher=ray", override) as (cfg, _), pytest.raises(ConfigError) as error:
         check_launcher(cfg.hydra.launcher)
     assert str(error.value).startswith(sentence)
 
 
 def test_what_cannot_be_launched_is_refused_before_anything_is_made(cli: Cli, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     done = cli(*SWEEP, "hydra/launcher=ray", "parallelism=ray")
     assert done.returncode == 2 and done.stderr.startswith("dqnspeed: parallelism=ray: joins a cluster, which a job of")
     assert done.stderr.count("\n") == 1 and list(tmp_path.iterdir()) == []

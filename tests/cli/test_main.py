@@ -63,33 +63,19 @@ def test_a_sign_that_a_terminal_does_not_have_ends_nothing(monkeypatch: pytest.M
     assert shown.read() == "1.5 ? 1.7?\n"
 
 
-@pytest.fixture(scope="module")
-def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the scripts that an installation writes."""
-    folder = tmp_path_factory.mktemp("bin")
-    for name, module in (("dqnspeed", "dqnspeed.cli.main"), ("dqnspeed-train", "dqnspeed.cli.train")):
-        script = f"import sys\nfrom {module} import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
-        (folder / name).write_text(f"#!{sys.executable}\n{script}")
-        (folder / name).chmod(0o755)
-    return folder
-
-
-def test_the_script_trains_and_resumes(scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_trains_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-    def train(*overrides: str) -> str:
-        done = subprocess.run(
-            [str(scripts / "dqnspeed"), "train", *overrides],
-            cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    shown = train(*TOY, "parallelism=process", "stop.max_steps=60", "hydra.run.dir=it")
+    script = tmp_path / "dqnspeed"  # as pip writes it
+    script.write_text("from dqnspeed.cli.main import main\nif __name__ == '__main__':\n    main()\n")
+    line = [*TOY, "parallelism=process", "stop.max_steps=60"]
+    done = subprocess.run(
+        [sys.executable, str(script), "train", *line, "hydra.run.dir=it"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     assert OmegaConf.load(tmp_path / "it" / ".hydra" / "hydra.yaml").hydra.job.name == "train"
-    assert f"\nwatch it:        {messages.command('play', 'run=it')}\n" in shown
-    again = messages.command("train", "-m", *TOY, "parallelism=process", "stop.max_steps=60", "seed=1,2,3")
-    assert shown.endswith(f"\ntry other seeds: {again}\n")
+    assert f"\nwatch it:        {messages.command('play', 'run=it')}\n" in done.stdout
+    assert done.stdout.endswith(f"\ntry other seeds: {messages.command('train', '-m', *line, 'seed=1,2,3')}\n")
     more = ["train", "resume=it", "stop.max_steps=120"]
     done = forked.run("dqnspeed.cli.main", *more, cwd=tmp_path, env=environment(), timeout=120)
     assert done.returncode == 0, done.stderr

@@ -275,20 +275,12 @@ def started(folder: Path, *arguments: str, spawns: bool = True) -> Forked:
     return Forked("dqnspeed.train", *arguments, cwd=folder, env=environment(), spawns=spawns)
 
 
-# The small game with A3C, whose actors share weights on the device.
-GPU_A3C = ["algo=a3c", "num_envs=2", "parallelism.num_actors=2"]
-GPU_PPO = ["algo=ppo", "num_envs=2", "algo.num_steps=32", "algo.batch_size=16"]
-GPU_GRAPHS = [["parallelism=overlap", "execution.graph=true"], [*GPU_PPO, "execution.graph=true"]]
-GPU_KINDS = [["parallelism=serial"], ["parallelism=process"], GPU_A3C, GPU_PPO, *GPU_GRAPHS]
-
-
-def gpu_run(kind: list[str], device: str, max_steps: int) -> RunConfig:
-    """Without the options of ``SMALL_ATARI`` that are a Q-learner's, and on a CPU without a graph."""
-    kind = [option for option in kind if device == "cuda" or option != "execution.graph=true"]
-    q_learns = not any(option.startswith("algo=") for option in kind)
-    of_q_learners = ("algo.target_update_every", "algo.n_step")
-    small = [option for option in SMALL_ATARI if q_learns or not option.startswith(of_q_learners)]
-    return make_run(*small, *kind, f"device={device}", f"stop.max_steps={max_steps}")
+GPU_KINDS = [
+    ["parallelism=process", *REPLAYED],
+    ["parallelism=overlap", "execution.graph=true", *REPLAYED],
+    ["algo=a3c", "num_envs=2", "parallelism.num_actors=2"],
+    ["algo=ppo", *SMALL_PPO, "execution.graph=true"],
+]
 
 
 @pytest.mark.cuda
@@ -296,7 +288,9 @@ def gpu_run(kind: list[str], device: str, max_steps: int) -> RunConfig:
 def test_a_run_on_a_gpu_goes_on_there_and_on_a_cpu(kind: list[str], tmp_path: Path) -> None:
     steps = 0
     for i, device in enumerate(("cuda", "cuda", "cpu")):
-        state = go(tmp_path, gpu_run(kind, device, steps + 250), resumed=i > 0)
+        line = [option for option in kind if device == "cuda" or option != "execution.graph=true"]
+        run = make_run("env.id=CartPole-v1", *FAMILY, *line, f"device={device}", f"stop.max_steps={steps + 250}")
+        state = go(tmp_path, run, resumed=i > 0)
         assert state["progress"]["agent_steps"] >= steps + 250 and state["learner"]["updates"] > 0
         assert all(np.isfinite(weights).all() for weights in state["learner"]["network"].values())
         steps = state["progress"]["agent_steps"]
@@ -373,7 +367,7 @@ def test_killed_at_random_moments_a_run_goes_on_with_nothing_lost(kind: str, tmp
     assert summary["stopped_by"] == "max_steps" and summary["agent_steps"] == report["step"] >= steps + 1000
     assert summary["episodes"] == len(episodes(folder))
     assert summary["resumed_at"] == sorted(summary["resumed_at"])
-    # Rows hold all agent steps, except those of games in progress and of games that a resumption cut off.
+    # Rows hold all agent steps, except steps of unfinished games and of games that a resumption cut off.
     played = sum(int(row["length"]) for row in episodes(folder))
     lanes = 4 if "two" in kind else 2
     assert 0 <= summary["agent_steps"] - played <= 7 * lanes * (len(summary["resumed_at"]) + 1)

@@ -16,6 +16,7 @@ from typing import Any
 
 import forked
 import numpy as np
+import pygame
 import pytest
 import toy_envs
 from conftest import TOY, Command, environment, make_run, mostly_integration, train_in
@@ -27,7 +28,6 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.play import command
 from dqnspeed.play.agent import Agent, PlayConfig
 from dqnspeed.play.command import COMMAND_LINE
-from dqnspeed.play.games import Session
 from dqnspeed.play.games import play as play_here
 from dqnspeed.play.overlay import HEIGHT, Overlay
 from dqnspeed.play.recorder import print_write_errors
@@ -35,9 +35,13 @@ from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.report.runs import return_of
 from dqnspeed.tracking.video import Film, check_encoder, enlarge, frame_rate, picture, write_mp4
 from dqnspeed.training import state_file
-from dqnspeed.training.evaluation import Game
 
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+
+
+@pytest.fixture(autouse=True)
+def dummy_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
 
 
 def options(*arguments: str) -> PlayConfig:
@@ -150,7 +154,6 @@ def test_an_agent_of_the_emulator_is_played_and_its_game_examined(tmp_path: Path
 def test_a_display_that_cannot_be_used_ends_no_play_that_did_not_ask_for_it(
     name: str, value: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("pygame")
     for variable in DISPLAYS:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv(name, value)
@@ -160,9 +163,7 @@ def test_a_display_that_cannot_be_used_ends_no_play_that_did_not_ask_for_it(
         wants_window(options("window=true"))
 
 
-def test_what_is_seen_in_a_window_is_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    pygame = pytest.importorskip("pygame")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+def test_what_is_seen_in_a_window_is_the_picture() -> None:
     image = np.random.default_rng(0).integers(0, 256, (210, 160, 3)).astype(np.uint8)
     with contextlib.closing(Screen(1000)) as screen:
         screen.show(image)
@@ -173,31 +174,22 @@ def test_what_is_seen_in_a_window_is_the_picture(monkeypatch: pytest.MonkeyPatch
             screen.show(image)
 
 
-def test_a_window_that_is_closed_keeps_the_games_that_ended(atari: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pygame")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    num_shown, of_first_game, end_game = [0], [0], Session.end_game
+def test_a_window_that_is_closed_keeps_the_games_that_ended(catch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = list[np.ndarray]()
 
     def show(self: Screen, image: np.ndarray) -> None:
-        num_shown[0] += 1
-        if of_first_game[0] and num_shown[0] > of_first_game[0] + 10:
+        shown.append(image)
+        if len(shown) == 9:  # in the second game
             raise WindowClosedError
 
-    def count(session: Session, game: Game) -> None:
-        of_first_game[0] = num_shown[0]
-        end_game(session, game)
-
     monkeypatch.setattr(Screen, "show", show)
-    monkeypatch.setattr(Session, "end_game", count)
-    result = play_here(options(f"run={atari / 'run'}", "episodes=3", "window=true", "checkpoint=final"))
-    assert len(result["games"]) == 1 and num_shown[0] == of_first_game[0] + 11
+    result = play_here(options(f"run={catch}", "episodes=3", "window=true"))
+    assert len(result["games"]) == 1 and len(shown) == 9
 
 
 def test_a_game_without_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("pygame")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     dqnspeed.train([*TOY, "stop.max_steps=100"], folder=tmp_path / "run")
     shown = play_here(options(f"run={tmp_path / 'run'}", "episodes=1"))
     assert len(shown["games"]) == 1 and "The games are not shown: " in capsys.readouterr().out
@@ -229,8 +221,6 @@ def test_a_policy_plays_its_most_likely_actions_or_draws(tmp_path: Path, capsys:
 
 @pytest.mark.parametrize("overlay", [False, True])
 def test_five_steps_are_six_pictures(overlay: bool, catch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pygame")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     shown = list[np.ndarray]()
     monkeypatch.setattr(Screen, "show", lambda self, image: shown.append(image))
     result = play_here(options(f"run={catch}", "episodes=2", "record=true", "window=true", f"overlay={overlay}"))
@@ -344,12 +334,7 @@ def test_an_mp4_holds_what_was_written(tmp_path: Path) -> None:
 def test_a_film_that_cannot_be_written_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with print_write_errors(Path("a.mp4")):
         raise OSError(errno.ENOSPC, "No space left on device")
-    with print_write_errors(Path("b.mp4")):
-        raise OSError("broken pipe")
-    assert capsys.readouterr().err == (
-        "dqnspeed: a.mp4: cannot be written (No space left on device).\n"
-        "dqnspeed: b.mp4: cannot be written (broken pipe).\n"
-    )
+    assert capsys.readouterr().err == "dqnspeed: a.mp4: cannot be written (No space left on device).\n"
 
 
 def test_the_overlay_marks_the_chosen_action_and_longer_bars_mean_higher_values() -> None:

@@ -48,11 +48,6 @@ def test_a_part_passes_if_some_tests_passed_and_none_failed(
     assert first.verdict == verdict and first.detail.startswith(counts)
 
 
-def test_each_failed_test_is_a_row_with_its_reason() -> None:
-    log = "tests/a.py::test_a FAILED [100%]\nFAILED tests/a.py::test_a - assert 1 == 2\n"
-    assert list(gpu_check.read_tests("tests", 1, log))[1] == Result("tests/a.py::test_a", FAILED, "assert 1 == 2")
-
-
 def test_the_page_has_each_part_with_its_time_and_results(tmp_path: Path) -> None:
     part = Part("train", "cpu", tmp_path, [Result("DQN", PASSED, "steps_per_second 12.0")], seconds=61.4)
     page = gpu_check.render([part], "A machine.")
