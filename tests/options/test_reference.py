@@ -70,7 +70,6 @@ def test_every_key_of_the_files_is_in_the_reference() -> None:
             assert shown[path.parent.name].options[path.stem], f"{path} has no description"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_integration(SECTIONS, "replay", "stop"))
 def test_the_defaults_are_those_of_a_composed_run(name: str) -> None:
     section = sections()[name]
@@ -96,7 +95,6 @@ def resolved(root: Any, value: Any) -> Any:
     return plain["found"]  # type: ignore[index, call-overload]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("experiment", mostly_integration(EXPERIMENTS, "cartpole", "speedrun"))
 def test_the_overrides_of_an_experiment_make_the_same_run(experiment: str) -> None:
     run, same = make_run(f"experiment={experiment}"), make_run(*equivalent_overrides("experiment", experiment))
@@ -118,14 +116,12 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("words", SHOWN)
-@pytest.mark.slow
 def test_output_in_a_pipe_is_markdown(words: str, run_here: Command) -> None:
     code, shown, errors = run_here(command, *words.split())
     assert (code, errors) == (0, "")
     assert any(line.startswith(SHOWN[words]) for line in shown.splitlines()), shown
 
 
-@pytest.mark.slow
 def test_an_experiment_is_shown_with_its_kind_and_overrides(run_here: Command) -> None:
     _, shown, _ = run_here(command, "experiment=speedrun")
     assert "Kind: equivalent, changes the task" in shown and "`wrappers.frame_skip=12`" in shown
@@ -144,7 +140,6 @@ def test_unknown_words_are_one_sentence(words: str, sentence: str, run_here: Com
     assert code == 2 and not shown and errors.startswith(f"dqnspeed: {sentence}") and errors.count("\n") == 1
 
 
-@pytest.mark.slow
 def test_a_narrow_terminal_shows_names_whole_and_keeps_all_text() -> None:
     def drawn(width: int) -> str:
         console = Console(file=io.StringIO(), width=width, color_system=None)
@@ -166,7 +161,6 @@ def test_options_of_a_plugin_are_listed(tmp_path: Path) -> None:
     assert "\n| `recent` |" in done.stdout and "\n| `replay.draws`" in done.stdout
 
 
-@pytest.mark.slow
 def test_every_default_of_an_experiment_and_a_game_is_listed() -> None:
     for name in ("speedrun", "baseline"):
         assert {key.name for key in keys(only("experiment", name))} == set(meanings("experiment"))

@@ -183,7 +183,7 @@ def test_runs_are_put_together_by_any_option(runs: Path, run_report: Command) ->
 
 def test_runs_of_a_row_that_differ_are_named(runs: Path, run_report: Command) -> None:
     for seed, (name, games) in enumerate({"a": 22, "b": 100}.items()):
-        config = {"seed": seed, "stop": {"max_minutes": 10 * seed}, "tracking": {"tensorboard": not seed}}
+        config = {"stop": {"window": 100, "max_minutes": 10 * seed}, "tracking": {"tensorboard": not seed}}
         (runs / name / "config.json").write_text(json.dumps(config))
         change(runs / name, seed=seed, return_mean_100=7.0, return_mean_games=games)
     _, shown, _ = run_report(runs)
