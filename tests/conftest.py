@@ -251,8 +251,9 @@ def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return run
 
 
-# What these test trains or starts processes.
-SLOW = {"actors", "cli", "doctor", "play", "report", "tracking", "training"}
+# Folders and files whose tests train or start processes.
+SLOW = {"doctor", "play", "tracking", "training", "test_plugins.py", "actors/test_process.py", "actors/test_ray.py",
+        "cli/test_resume.py", "cli/test_sweep.py", "cli/test_trust.py"}  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -261,7 +262,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not item.path.is_relative_to(TESTS):  # of another package
             continue
-        if item.path.relative_to(TESTS).parts[0] in SLOW:
+        path = item.path.relative_to(TESTS)
+        if {path.parts[0], str(path)} & SLOW:
             item.add_marker("slow")
         if item.get_closest_marker("cuda") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))

@@ -97,7 +97,7 @@ def check(command: str) -> list[RunConfig]:
     elif re.match(r"python tools/compare_\w+\.py ", command):
         importlib.import_module(Path(words[1]).stem).COMMAND_LINE.read(words[2:])
     elif scripts := [word for word in words if word.startswith((".ci/", "examples/", "tests/", "tools/"))]:
-        assert all((ROOT / script).is_file() for script in scripts), command
+        assert all((ROOT / script).exists() for script in scripts), command
     elif words and words[:2] != ["git", "clone"] and words[:3] != ["python3", "-m", "venv"]:
         assert words[0] in OTHER_PROGRAMS, f"{command}: is not known here"
     return []

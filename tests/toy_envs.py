@@ -357,14 +357,6 @@ def sick(mistakes: list[str]) -> gymnasium.Env:
     return gymnasium.wrappers.RecordEpisodeStatistics(env)
 
 
-gymnasium.register("Board-v0", Board)
-gymnasium.register("Catch-v0", Catch)
-gymnasium.register("Painted-v0", Painted)
+for kind in (Anything, Board, Broken, Catch, Coin, Counter, Dice, Elsewhere, Painted, Talkative):
+    gymnasium.register(f"{kind.__name__}-v0", kind)
 gymnasium.register("Sick-v0", sick)
-gymnasium.register("Anything-v0", Anything)
-gymnasium.register("Counter-v0", Counter)
-gymnasium.register("Coin-v0", Coin)
-gymnasium.register("Talkative-v0", Talkative)
-gymnasium.register("Broken-v0", Broken)
-gymnasium.register("Dice-v0", Dice)
-gymnasium.register("Elsewhere-v0", Elsewhere)

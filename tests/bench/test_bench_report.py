@@ -101,10 +101,3 @@ def test_an_unwritable_page(
     command.write_page(make_result(), tmp_path)
     assert "matplotlib" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["bench.md"]
-
-
-def test_numbers_have_three_digits() -> None:
-    values = [None, 0.0, 0.27, 2.7, 61.25, 162.4, 6540.0, 1.25e6, 2.5e11]
-    assert [number(value) for value in values] == [
-        "–", "0.00", "0.270", "2.70", "61.2", "162", "6,540", "1.25 M", "250 G"
-    ]  # fmt: skip

@@ -200,7 +200,6 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["sweep.resme=x"], r"sweep.resme=x: is no option \(nearest: resume\)"),
-        (["sweep.dry_run=maybe"], "sweep.dry_run=maybe: must be true or false"),
         (["sweep.resume=x", "num_envs=2"], "num_envs=2: does not go with sweep.resume="),
         (["sweep.resume=x"], "x: holds no sweep"),
         (["sweep.resume=cut"], "cut/sweep.json: is damaged"),
@@ -253,20 +252,18 @@ def test_wandbs_agents_do_the_same_jobs() -> None:
     assert dataclasses.replace(run, tracking=make_run().tracking) == make_run("sweep=num_envs", *ours[-1])
 
 
-def test_a_dry_run_tells_the_jobs_and_their_time_and_writes_nothing(cli: Cli, tmp_path: Path) -> None:
-    result = cli("sweep=seeds", *TOY, "seed=1,2", "stop.max_minutes=6", "sweep.dry_run=true")
+@pytest.mark.parametrize(
+    ("line", "jobs"),
+    [
+        ([], "1 job: at most 2.0 min"),
+        (["sweep=seeds", "seed=1,2"], "2 jobs, one after another: at most 4.0 min"),
+        ([*SEARCH, "hydra.sweeper.n_trials=7"], "7 jobs, one after another: at most 14.0 min"),
+    ],
+)
+def test_a_dry_run_tells_the_jobs_and_writes_nothing(line: list[str], jobs: str, cli: Cli, tmp_path: Path) -> None:
+    result = cli(*line, *TOY, "stop.max_minutes=2", "sweep.dry_run=true")
     assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
-    lines = result.stdout.splitlines()
-    assert [line.strip() for line in lines if "time: " in line] == ["time: at most 6.0 min"] * 2
-    assert lines[-1] == "2 jobs, one after another: at most 12.0 min; start-up apart"
-
-
-def test_a_dry_run_of_a_search_or_of_one_run_starts_neither(cli: Cli, tmp_path: Path) -> None:
-    search = [*SEARCH, "hydra.sweeper.n_trials=7"]
-    for line, jobs in ((search, "7 jobs, one after another: at most 14.0 min"), ([], "1 job: at most 2.0 min")):
-        result = cli(*line, *TOY, "stop.max_minutes=2", "sweep.dry_run=true")
-        assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
-        assert result.stdout.splitlines()[-1] == f"{jobs}; start-up apart"
+    assert result.stdout.splitlines()[-1] == f"{jobs}; start-up apart"
 
 
 def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
@@ -363,7 +360,6 @@ def test_what_is_searched_is_what_hydras_grammar_says(override: str, ends: tuple
         (["num_envs=2"], "hydra/sweeper=optuna: nothing to search"),
         (["optimizer.lr=interval(2,1)"], "optimizer.lr=interval(2,1): give a lower bound"),
         (["num_envs=1,2", "hydra.sweeper.objective=[speed]"], "hydra.sweeper.objective=speed: choose one of"),
-        (["num_envs=1,2", "hydra.sweeper.objective=[time_to_solve]"], "hydra.sweeper.objective=time_to_solve: needs"),
         (["num_envs=1,2", "hydra.sweeper.n_trials=0"], "hydra.sweeper.n_trials=0: must be at least 1."),
         (["num_envs=1,2", "hydra.sweeper.objective=return"], "hydra.sweeper.objective=return: must be a list"),
         (["num_envs=1,2", "+hydra.sweeper.trials=9"], "hydra.sweeper.trials: there is no such option (nearest: n_tri"),
@@ -386,7 +382,6 @@ def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: s
         ("hydra.run.dir=x", True, "hydra.run.dir=x: is for a single run; the folder of a sweep is hydra.sweep.dir."),
         ("env=[pong,breakout]", False, "env=[pong,breakout]: takes one option; several are a sweep, -m env=pong,break"),
         ("hydra.job.chdir=true", True, "hydra.job.chdir=true: a run writes into its own folder"),
-        ("hydra.run.dir=x", False, ""),
         ("hydra.sweep.dir=s", True, ""),
     ],
 )
@@ -447,7 +442,7 @@ def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -
     with subprocess.Popen(command(*line), cwd=tmp_path, env=environment(), start_new_session=True) as run:
         deadline = time.monotonic() + 120
         try:
-            while not (has_reported(folder / "0", 2)() and has_reported(folder / "1", 2)()):
+            while not (has_reported(folder / "0")() and has_reported(folder / "1")()):
                 assert run.poll() is None and time.monotonic() < deadline
                 time.sleep(0.1)
             os.killpg(run.pid, signal.SIGINT)

@@ -90,11 +90,6 @@ def test_an_option_of_the_user_s_own_need_not_name_its_schema(group: str, option
     assert make_run(f"hydra.searchpath=[file://{tmp_path}]", f"{group}=mine") == make_run(f"{group}={option}")
 
 
-def test_rainbow_takes_another_replay() -> None:
-    """An ablation of its paper (Hessel et al. 2018, figure 3)."""
-    assert make_run("algo=rainbow", "replay=uniform").replay == make_run("replay.buffer_size=1000000").replay
-
-
 def test_no_override_gives_the_baseline_of_the_book() -> None:
     run = make_run()
     assert run == make_run("experiment=baseline")
@@ -320,7 +315,6 @@ def test_bad_input_gets_one_sentence(overrides: str, own_options: str) -> None:
     ("overrides", "bound"),
     [
         ("env=breakout", 31.8),
-        ("env.id=breakout", 31.8),
         ("env=breakout env.id=ALE/Alien-v5", 6875),
         ("env.id=CartPole-v1 wrappers=none model=mlp", 475),
         ("env.id=ALE/VideoPinball-v5", None),
@@ -328,7 +322,6 @@ def test_bad_input_gets_one_sentence(overrides: str, own_options: str) -> None:
         ("env=breakout stop.reward_bound=9", 9),
         ("env=breakout env.reward_bound=null", None),
         ("experiment=a2c env.id=ALE/Pong-v5", 18),
-        ("experiment=a3c env=breakout", 31.8),
         ("experiment=own_env", None),
     ],
 )
@@ -419,7 +412,6 @@ def test_options_that_the_algorithm_does_not_use_are_reported(overrides: str, ex
     ("overrides", "expected"),
     [
         ("env=frozen_lake", "FrozenLake-v1: the numbers of algo=dqn are those for Atari games, far too slow for this"),
-        ("env=taxi", "; algo=q_learning env=taxi eval.every_steps=5000 learns it."),
         ("env=cartpole", "; experiment=cartpole learns it."),
         ("env=cartpole env.id=LunarLander-v3", ""),
         ("env=breakout", ""),
@@ -427,7 +419,6 @@ def test_options_that_the_algorithm_does_not_use_are_reported(overrides: str, ex
             "env=cartpole env.id=LunarLander-v3 algo=c51",
             "algo=c51: returns below -10 and above 10 are taken for these, and rewards are",
         ),
-        ("env=cartpole env.id=LunarLander-v3 algo=c51 algo.value_max=200", ""),
         ("experiment=cartpole algo=rainbow env.id=LunarLander-v3", "returns below 0 and above 100 are taken for these"),
     ],
 )

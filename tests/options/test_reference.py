@@ -21,7 +21,6 @@ from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.options import command
 from dqnspeed.options.reference import (
-    Section,
     equivalent_overrides,
     keys,
     meanings,
@@ -159,15 +158,3 @@ def test_options_of_a_plugin_are_listed(tmp_path: Path) -> None:
     done = forked.run("dqnspeed.options", "replay", cwd=tmp_path, env=env, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "\n| `recent` |" in done.stdout and "\n| `replay.draws`" in done.stdout
-
-
-def test_every_default_of_an_experiment_and_a_game_is_listed() -> None:
-    for name in ("speedrun", "baseline"):
-        assert {key.name for key in keys(only("experiment", name))} == set(meanings("experiment"))
-    (alien,) = (key for key in keys(only("env", "alien")) if key.name == "env.id")
-    assert alien.defaults == {"alien": "AlienNoFrameskip-v4"}
-
-
-def only(group: str, option: str) -> Section:
-    """A group with one of its options."""
-    return dataclasses.replace(sections()[group], options={option: ""})

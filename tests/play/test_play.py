@@ -132,12 +132,9 @@ def test_a_play_that_is_terminated_leaves_no_half_film(atari: Path, tmp_path: Pa
 def test_an_agent_of_the_emulator_is_played_and_its_game_examined(tmp_path: Path) -> None:
     game = ["env=breakout", "backend=atari_warp", "backend.compile_rom=false", "env.max_episode_frames=200",
             "execution.threads=1"]  # fmt: skip
-    result = forked.run(
-        "dqnspeed.train", *game, "parallelism=process", "num_envs=2", "algo.learning_starts=50", "algo.batch_size=8",
-        "model=small", "replay.buffer_size=1000", "stop.max_steps=100", "tracking=local", "hydra.run.dir=run",
-        cwd=tmp_path, env=environment(), timeout=120,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+    small = ["algo.learning_starts=50", "algo.batch_size=8", "model=small", "replay.buffer_size=1000"]
+    line = ["parallelism=process", "num_envs=2", "stop.max_steps=100", "tracking=local", "tracking.progress=off"]
+    dqnspeed.train([*game, *small, *line], folder=tmp_path / "run")
     result = play(tmp_path, "run=run", "episodes=1", "record=true", "epsilon=0.3")
     assert result.returncode == 0, result.stderr
     [kept] = played(tmp_path / "run")[-1]["games"]

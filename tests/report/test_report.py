@@ -30,16 +30,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def pictures() -> None:
-    """For a test that draws them."""
-
-
 @pytest.fixture(autouse=True)
-def without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide matplotlib from tests that draw no pictures, because drawing takes seconds."""
-    if "pictures" not in request.fixturenames:
-        monkeypatch.setitem(sys.modules, "matplotlib", None)
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide matplotlib, because drawing takes seconds."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
 @pytest.fixture
@@ -95,7 +89,10 @@ def test_a_report_has_a_row_for_each_rung_and_each_run(runs: Path, run_report: C
     assert {row["solved by exponential mean"] for row in each} == {"-", "12 s"}
 
 
-def test_a_report_is_a_page_a_text_and_pictures(pictures: None, runs: Path, run_report: Command) -> None:
+def test_a_report_is_a_page_a_text_and_pictures(
+    runs: Path, run_report: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # brings matplotlib back
     out = runs / "out" / "here"
     code, shown, errors = run_report(runs / "a", f"out={out}", "title=One & <only>")
     assert (code, errors) == (0, "") and str(out / "report.html") in shown

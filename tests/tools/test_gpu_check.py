@@ -46,9 +46,3 @@ def test_a_part_passes_if_some_tests_passed_and_none_failed(
 ) -> None:
     first, *_ = gpu_check.read_tests("tests", code, log)
     assert first.verdict == verdict and first.detail.startswith(counts)
-
-
-def test_the_page_has_each_part_with_its_time_and_results(tmp_path: Path) -> None:
-    part = Part("train", "cpu", tmp_path, [Result("DQN", PASSED, "steps_per_second 12.0")], seconds=61.4)
-    page = gpu_check.render([part], "A machine.")
-    assert "## Train: 61 s" in page and "| DQN | passed | steps_per_second 12.0 |" in page
