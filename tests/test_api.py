@@ -65,17 +65,15 @@ def undisturbed() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run as the examples in the docstrings train it, which do what they say."""
-    folder, before = tmp_path_factory.mktemp("documented"), Path.cwd()
-    os.chdir(folder)
-    try:
-        nodes = ast.parse(Path(dqnspeed.__file__).read_text()).body
-        docs = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef)]
-        examples = doctest.DocTestParser().get_doctest("\n\n".join(docs), {"dqnspeed": dqnspeed}, "api", None, 0)
-        assert len(examples.examples) > 10
+    folder = tmp_path_factory.mktemp("documented")
+    nodes = ast.parse(Path(dqnspeed.__file__).read_text()).body
+    docs = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef)]
+    examples = doctest.DocTestParser().get_doctest("\n\n".join(docs), {"dqnspeed": dqnspeed}, "api", None, 0)
+    assert len(examples.examples) > 10
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
         with undisturbed():
             assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples).failed == 0
-    finally:
-        os.chdir(before)
     return folder / "outputs" / "cartpole"
 
 

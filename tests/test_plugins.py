@@ -439,10 +439,3 @@ def test_auto_takes_the_backend_of_a_plugin_that_has_the_highest_priority(exampl
     assert dqnspeed.compose(["backend=auto"]).backend.name == "atari_warp"  # the plugin's plays no ALE games
     with pytest.raises(ConfigError, match=r"^backend=thread_pool: does not count lives, .* Use backend=auto\.$"):
         example.backend.ThreadPool("thread_pool").check(make_run())
-
-
-def test_registering_twice_is_no_mistake_if_it_is_the_same_class_loaded_anew() -> None:
-    uniform = registry.class_of("replay", "uniform")
-    assert registry.register("replay", "uniform")(uniform) is uniform
-    with pytest.raises(ConfigError, match="there is no such group"):
-        registry.register("wrapper", "mine")

@@ -29,9 +29,8 @@ def started(folder: Path, *overrides: str) -> Forked:
 
 
 def tasks_of(process: Forked, words: str) -> list[psutil.Process]:
-    return [
-        child for child in psutil.Process(process.pid).children(recursive=True) if words in " ".join(child.cmdline())
-    ]
+    children = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in children if words in " ".join(child.cmdline())]
 
 
 def summaries(folder: Path) -> list[dict[str, Any]]:

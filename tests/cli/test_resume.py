@@ -156,7 +156,10 @@ def test_a_replay_that_was_not_saved_is_filled_again(tmp_path: Path, caplog: pyt
 
 def test_the_time_of_work_that_was_lost_counts(tmp_path: Path) -> None:
     """Files of a run that was killed 40 s after its checkpoint, and again 20 s after it was resumed."""
-    seconds = go(tmp_path, make_toy("stop.max_steps=100"))["progress"]["seconds"]
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    toy = "tracking.trackers=[tensorboard]"
+    seconds = go(tmp_path, make_toy(toy, "stop.max_steps=100"))["progress"]["seconds"]
     metrics = tmp_path / "metrics.jsonl"
     checkpoint = (tmp_path / "checkpoints" / "final.safetensors").read_bytes()
     for lost in (40, 60):
@@ -164,7 +167,7 @@ def test_the_time_of_work_that_was_lost_counts(tmp_path: Path) -> None:
         with metrics.open("a") as file:
             line = {"step": 150, "time": seconds + lost, "time/evaluating": 2.0 * lost}
             file.write(json.dumps(line) + '\n{"step": 160, "ti')
-        state = go(tmp_path, make_toy("stop.max_steps=200"), resumed=True)
+        state = go(tmp_path, make_toy(toy, "stop.max_steps=200"), resumed=True)
         summary = json.loads((tmp_path / "summary.json").read_text())
         assert summary["lost_s"] == pytest.approx(lost, abs=0.1) and not summary["time_is_lower_bound"]
         assert seconds + 3 * lost < summary["wall_time_s"] and summary["eval_time_s"] == 2 * lost
@@ -172,6 +175,9 @@ def test_the_time_of_work_that_was_lost_counts(tmp_path: Path) -> None:
         assert last["time"] >= seconds + lost and last["time/evaluating"] == 2 * lost
         assert (150, None) not in {(r["step"], r.get("train/updates")) for r in read_metrics(tmp_path)[0]}
     assert state["progress"]["resumed_at"] == [100] and state["progress"]["lost_s"] == pytest.approx(60, abs=0.1)
+
+    shown = EventAccumulator(str(next(tmp_path.glob("tensorboard/*")))).Reload().Scalars("episode/length")
+    assert [event.step for event in shown] == [int(row["agent_step"]) for row in episodes(tmp_path)], "each once"
 
     metrics.write_text("")  # nobody knows how long the lost work took
     go(tmp_path, make_toy("stop.max_steps=300"), resumed=True)

@@ -66,6 +66,16 @@ def received(made: Path, tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "received", tmp_path / "marker"
 
 
+@pytest.fixture
+def received_sweep(made: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A sweep of somebody else's, and the file that its code writes."""
+    folder, marker = tmp_path / "received", tmp_path / "marker"
+    shutil.copytree(made, folder)
+    laid(folder / "evil.py", marker)
+    rename(folder / "0", "received.evil:Env")
+    return folder, marker
+
+
 def start(module: str, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return forked.run(f"dqnspeed.{module}", *arguments, cwd=cwd, env=environment(), timeout=120)
 
@@ -220,11 +230,8 @@ def test_the_record_of_a_received_sweep_runs_no_code(text: str, tmp_path: Path) 
     record.check(tmp_path)
 
 
-def test_a_received_sweep_goes_on_with_trust_alone(made: Path, tmp_path: Path) -> None:
-    folder, marker = tmp_path / "received", tmp_path / "marker"
-    shutil.copytree(made, folder)
-    laid(folder / "evil.py", marker)
-    rename(folder / "0", "received.evil:Env")
+def test_a_received_sweep_goes_on_with_trust_alone(received_sweep: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, marker = received_sweep
     record = json.loads((folder / SWEEP_JOBS).read_text())
     missing = {"folder": "1", "overrides": [*record["jobs"][0]["overrides"], "seed=2"]}
     record["jobs"].append(missing)
@@ -240,11 +247,10 @@ def test_a_received_sweep_goes_on_with_trust_alone(made: Path, tmp_path: Path) -
     assert result.returncode == 0, result.stderr
 
 
-def test_a_job_of_a_received_sweep_that_names_other_code_fails(made: Path, tmp_path: Path) -> None:
-    folder, marker = tmp_path / "received", tmp_path / "marker"
-    shutil.copytree(made, folder)
-    laid(folder / "evil.py", marker)
-    rename(folder / "0", "received.evil:Env")
+def test_a_job_of_a_received_sweep_that_names_other_code_fails(
+    received_sweep: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, marker = received_sweep
     (folder / "0" / "summary.json").unlink()  # so that it is resumed
     text = (folder / SWEEP_JOBS).read_text().replace("toy_envs:Counter-v0", "CartPole-v1")
     (folder / SWEEP_JOBS).write_text(text)

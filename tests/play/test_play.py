@@ -363,19 +363,6 @@ def test_a_table_is_played_and_drawn(env: str, tmp_path: Path, capsys: pytest.Ca
     assert np.asarray(Image.open(tmp_path / "run" / "table.png")).std() > 10
 
 
-@pytest.mark.parametrize("algo", mostly_integration(["a2c", "ppo", "pqn"], "ppo"))
-def test_every_algorithm_is_evaluated_and_played(algo: str, tmp_path: Path) -> None:
-    line = [
-        "env=cartpole", f"algo={algo}", "num_envs=4", "algo.batch_size=16", "model.hidden=[8]", "stop.max_steps=1000",
-        "eval.every_steps=400", "eval.episodes=3", "tracking=local", "tracking.progress=off", "execution.threads=1",
-    ]  # fmt: skip
-    results = dqnspeed.train(line, folder=tmp_path / "run")
-    assert results.summary["eval_return_mean"] >= 1
-    result = play_here(options(f"run={results.folder}", "episodes=3", "window=false"))
-    lengths = [game["length"] for game in result["games"]]  # a pole that stands a step longer is worth one more
-    assert lengths == [game["return"] for game in result["games"]] and sum(result["actions"].values()) == sum(lengths)
-
-
 def test_a_checkpoint_of_another_run_is_refused(atari: Path) -> None:
     folder = atari / "run" / "checkpoints"
     state = state_file.load(folder / "final.safetensors")
