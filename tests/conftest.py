@@ -31,6 +31,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 TESTS = Path(__file__).parent
+Cli = Callable[..., subprocess.CompletedProcess[str]]  # the types of fixtures
+Command = Callable[..., tuple[int, str, str]]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run side by side
 os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 has its actors wait for all that is beside them
 os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # processes that no actor would be
@@ -71,7 +73,7 @@ TOY = [
 
 
 def as_arrays(state: Any) -> Any:
-    """A state as a checkpoint has it."""
+    """A state in the form that a checkpoint stores: NumPy arrays for tensors."""
     if isinstance(state, dict):
         return {name: as_arrays(value) for name, value in state.items()}
     return state.detach().cpu().numpy().copy() if isinstance(state, torch.Tensor) else state
@@ -80,9 +82,30 @@ def as_arrays(state: Any) -> Any:
 @functools.cache
 def make_run(*overrides: str) -> RunConfig:
     """The configuration that these overrides compose to."""
+    return from_hydra(composed_config(*overrides))
+
+
+def composed_config(*overrides: str) -> DictConfig:
+    """The configuration before its checks; lines with the same options of groups share one composition."""
+    options = [line for line in overrides if Path(CONF_DIR, line.partition("=")[0]).is_dir()]
+    with contextlib.suppress(Exception):  # the whole composition raises what a user would see
+        values = OverridesParser.create().parse_overrides([line for line in overrides if line not in options])
+        if not any(line.startswith(("+", "~", "hydra")) for line in overrides):
+            cfg = copy.deepcopy(_composed(*options))
+            ConfigLoaderImpl._apply_overrides_to_config(values, cfg)  # Hydra's last step of a composition
+            if not any(value.is_sweep_override() for value in values):
+                return cfg
+    return compose(*overrides)
+
+
+def compose(*overrides: str) -> DictConfig:
+    """Hydra's composition of these overrides."""
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-        return from_hydra(hydra.compose("config", overrides=list(overrides)))
+        return hydra.compose("config", overrides=list(overrides))
+
+
+_composed = functools.cache(compose)
 
 
 @contextlib.contextmanager
@@ -101,24 +124,9 @@ def on_cpu(batch: Any) -> Any:
     )
 
 
-@functools.cache
 def make_toy(*overrides: str) -> RunConfig:
-    """As ``make_run(*TOY, *overrides)``, of which what has the same options of groups is composed once."""
-    lines = [*TOY, *overrides]
-    options = [line for line in lines if Path(CONF_DIR, line.partition("=")[0]).is_dir()]
-    if any(line.startswith(("+", "~")) for line in lines):
-        return make_run(*lines)
-    cfg = copy.deepcopy(_composed(*options))
-    parsed = OverridesParser.create().parse_overrides([line for line in lines if line not in options])
-    ConfigLoaderImpl._apply_overrides_to_config(parsed, cfg)  # as Hydra does it, once all is composed
-    return from_hydra(cfg)
-
-
-@functools.cache
-def _composed(*options: str) -> DictConfig:
-    GlobalHydra.instance().clear()
-    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-        return hydra.compose("config", overrides=list(options))
+    """The counting environment with a tiny network, changed by these overrides."""
+    return make_run(*TOY, *overrides)
 
 
 def train_in(folder: Path, config: RunConfig, options: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -154,22 +162,11 @@ class Training:
 
 
 def untimed(state: Any, path: str = "") -> dict[str, Any]:
-    """Every leaf of a checkpoint but those that hold times."""
+    """All leaves of a checkpoint except times."""
     if not isinstance(state, dict):
         return {path: state.tolist() if isinstance(state, np.ndarray) else state}
     # The mean loss and the best mean are taken when a report comes, and reports come by the clock.
-    timed = {
-        "seconds",
-        "eval_seconds",
-        "timer",
-        "time_to_solve_avg",
-        "files",
-        "resumed_at",
-        "loss",
-        "best",
-        "provisional",
-        "busy",
-    }
+    timed = "seconds eval_seconds timer time_to_solve_avg files resumed_at loss best provisional busy".split()
     return {k: v for key in state if key not in timed for k, v in untimed(state[key], f"{path}/{key}").items()}
 
 
@@ -183,7 +180,11 @@ def environment() -> dict[str, str]:
 
 
 def shared_memory_of(belongs: Callable[[int], bool]) -> set[Path]:
-    """Files of shared memory that processes have mapped, told by number (on Linux; elsewhere none are seen)."""
+    """Files of shared memory that the chosen processes have mapped (on Linux; none elsewhere).
+
+    Args:
+        belongs: takes the number of a process.
+    """
     held: set[Path] = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):  # it may end meanwhile
@@ -193,14 +194,20 @@ def shared_memory_of(belongs: Callable[[int], bool]) -> set[Path]:
     return {path for path in held if not path.name.endswith(" (deleted)")}
 
 
+def has_reported(folder: Path, times: int = 3) -> Callable[[], bool]:
+    """A function that is true once the run in ``folder`` has reported so often."""
+    metrics = folder / "metrics.jsonl"
+    return lambda: metrics.exists() and metrics.read_text().count("\n") >= times
+
+
 @contextlib.contextmanager
 def once_reported(folder: Path, act: Callable[[], None]) -> Iterator[None]:
-    """Beside the block, ``act`` is called once the run in ``folder`` has reported three times, which it must."""
+    """Call ``act`` beside the block once the run in ``folder`` has reported three times; it must do so."""
     acted = threading.Event()
 
     def wait() -> None:
-        metrics, deadline = folder / "metrics.jsonl", time.monotonic() + 150  # a busy machine may be slow to begin
-        while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
+        reported, deadline = has_reported(folder), time.monotonic() + 150  # a busy machine may be slow to begin
+        while not reported():
             if time.monotonic() > deadline:
                 return
             time.sleep(0.05)
@@ -217,7 +224,7 @@ def once_reported(folder: Path, act: Callable[[], None]) -> Iterator[None]:
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def cli(tmp_path: Path) -> Cli:
     """Runs ``dqnspeed.train`` with these overrides in an empty folder, in a process of its own."""
 
     def run(*overrides: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
@@ -227,16 +234,16 @@ def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a module of ``tools/`` with these arguments; returns its exit code and what it printed."""
+def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command or a module of ``tools/`` in this process; returns its exit code, output and errors."""
 
-    def run(module: ModuleType, *arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", [module.__name__, *arguments])
+    def run(module: ModuleType, *arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, arguments)])
         monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which run_app() sets for this whole process
         monkeypatch.setattr(sys, "path", [*sys.path])
         code = 0
         try:
-            run_app(module._main)
+            run_app(module._main) if hasattr(module, "_main") else module.main()
         except SystemExit as ended:
             code = int(ended.code or 0)
         return code, *capsys.readouterr()
@@ -244,8 +251,9 @@ def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return run
 
 
-# What these test trains or starts processes.
-SLOW = {"actors", "cli", "doctor", "play", "report", "tracking", "training"}
+# Folders and files whose tests train or start processes.
+SLOW = {"doctor", "play", "tracking", "training", "test_plugins.py", "actors/test_process.py", "actors/test_ray.py",
+        "cli/test_resume.py", "cli/test_sweep.py", "cli/test_trust.py"}  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -254,7 +262,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not item.path.is_relative_to(TESTS):  # of another package
             continue
-        if item.path.relative_to(TESTS).parts[0] in SLOW:
+        path = item.path.relative_to(TESTS)
+        if {path.parts[0], str(path)} & SLOW:
             item.add_marker("slow")
         if item.get_closest_marker("cuda") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
@@ -262,9 +271,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files_go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What killed processes leave in the folder of temporary files goes with the tests."""
+    """Delete the temporary files of killed processes at the end."""
     tmp_path_factory.getbasetemp()  # stays elsewhere, to be looked at
-    multiprocessing.util.get_temp_dir()  # goes by itself, later
+    multiprocessing.util.get_temp_dir()  # multiprocessing deletes it
     compiled = Path(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}")
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))  # stays, to be used again
     short = tempfile.TemporaryDirectory(prefix="dqn-", ignore_cleanup_errors=True)  # sockets have names in it

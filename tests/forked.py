@@ -15,12 +15,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Mapping, Sequence
-from multiprocessing import forkserver, reduction
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import forkserver
 from pathlib import Path
-from types import SimpleNamespace
-from typing import IO, Any
+from typing import Any
 
 import torch
 
@@ -37,9 +37,8 @@ OURS = [
     for module in pkgutil.iter_modules([str(FOLDER / package)])
 ]
 
-# Of the environment, what copies need not have, whose server has that of the tests.
+# Variables that may differ between a copy and the server that forks its children.
 HARMLESS = {"PYTHONPATH", "PYTHONWARNINGS"}
-
 
 TESTS = str(Path(__file__).parent)
 
@@ -78,6 +77,15 @@ class Forked:
 
     returncode = property(poll)
 
+    def wait_for(self, holds: Callable[[], object], seconds: float = 150) -> None:
+        """Wait until ``holds()`` is true while this process runs."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if self.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(self.communicate())
+            time.sleep(0.02)
+
     def kill(self) -> None:
         self._process.kill()
 
@@ -104,89 +112,22 @@ class Forked:
 
 
 def run(module: str, *arguments: str, cwd: Path, env: Mapping[str, str], timeout: float) -> subprocess.CompletedProcess:
-    """As :func:`subprocess.run` does it, with text; its children are forked too."""
+    """Run a module to its end, with text as output; its children are forked too."""
     with Forked(module, *arguments, cwd=cwd, env=env, spawns=False) as forked:
         out, errors = forked.communicate(timeout)
         assert forked.returncode is not None
         return subprocess.CompletedProcess(forked.args, forked.returncode, out, errors)
 
 
-class Piece:
-    """A process of :class:`dqnspeed.bench.measured_process.MeasuredProcess`, with the interface of
-    :class:`subprocess.Popen`; its children are spawned."""
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        stdin: int,
-        stdout: IO[bytes],
-        stderr: IO[bytes],
-        env: Mapping[str, str],
-        pass_fds: Sequence[int],
-    ):
-        read, write = os.pipe()
-        files = [_Handed(read), _Handed(stdout.fileno()), _Handed(stderr.fileno()), *map(_Handed, pass_fds)]
-        told = {name: value for name, value in env.items() if name not in os.environ}  # where the files are
-        handed = {name: pass_fds.index(int(value)) for name, value in told.items() if value in map(str, pass_fds)}
-        self._process = FORKED.Process(target=_begin_piece, args=(command[2], dict(env), handed, files))
-        self._process.start()
-        os.close(read)
-        assert self._process.pid is not None
-        self.pid, self.stdin = self._process.pid, open(write, "wb")  # noqa: SIM115  closed by who writes to it
-
-    def poll(self) -> int | None:
-        return self._process.exitcode
-
-    returncode = property(poll)
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def wait(self, timeout: float | None = None) -> None:
-        self._process.join(timeout)
-        if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired("piece", timeout or 0)
-
-
-# The part of ``subprocess`` that measured processes need.
-PIECES = SimpleNamespace(Popen=Piece, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
-
-
-class _Handed:
-    """A file that a child is given."""
-
-    def __init__(self, number: int):
-        self._number = number
-
-    def __reduce__(self) -> Any:
-        return _taken, (reduction.DupFd(self._number),)
-
-
-def _taken(handed: Any) -> int:
-    return int(handed.detach())
-
-
-def _begin_piece(code: str, env: dict[str, str], handed: Mapping[str, int], files: list[int]) -> None:
-    standard, others = files[:3], files[3:]
-    for number, file in enumerate(standard):
-        os.dup2(file, number)
-    sys.stdin = open(0)  # noqa: SIM115
-    os.environ.clear()
-    os.environ.update(env, **{name: str(others[which]) for name, which in handed.items()})
-    sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
-    _forget_plugins(env)
-    exec(code, {})
-
-
 def _forget_plugins(env: Mapping[str, str]) -> None:
-    """Have the command line imported anew, which then looks for plugins, where this environment may name some."""
+    """Unload the command line if this environment may name plugins, since it looks for them when it is imported."""
     if env.get("DQNSPEED_PLUGINS") or env.get("PYTHONPATH") != TESTS:
         for name in [name for name in sys.modules if name.startswith("dqnspeed.cli")]:
             del sys.modules[name]
 
 
 def _server_address() -> str:
-    """Where the server that forks listens."""
+    """Address of the server that forks."""
     forkserver.ensure_running()
     return str(forkserver._forkserver._forkserver_address)  # type: ignore[attr-defined]
 
@@ -196,11 +137,11 @@ def _begin(
 ) -> None:
     if address is not None:
         fork_children()
-        # The server that forked this process forks its children, too: another one would have to import all anew.
+        # The same server forks the children of this process: another server would import everything again.
         server: Any = forkserver._forkserver  # type: ignore[attr-defined]
         server._forkserver_address, server.ensure_running = address, lambda: None
     os.setsid()
-    # The server's, that others held back.
+    # The server blocks these signals.
     held = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
     os.environ.clear()

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ MISTAKES = {
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """What a process may have set is as before at the end of the block."""
+    """Check that the block changes nothing that a process may have set."""
 
     def state() -> list[Any]:
         drawn = [random.random(), np.random.random(), torch.rand(()).item()]  # noqa: NPY002
@@ -67,17 +67,15 @@ def undisturbed() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run as the examples in the docstrings train it, which do what they say."""
-    folder, before = tmp_path_factory.mktemp("documented"), Path.cwd()
-    os.chdir(folder)
-    try:
-        nodes = ast.parse(Path(dqnspeed.__file__).read_text()).body
-        docs = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef)]
-        examples = doctest.DocTestParser().get_doctest("\n\n".join(docs), {"dqnspeed": dqnspeed}, "api", None, 0)
-        assert len(examples.examples) > 10
+    folder = tmp_path_factory.mktemp("documented")
+    nodes = ast.parse(Path(dqnspeed.__file__).read_text()).body
+    docs = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef)]
+    examples = doctest.DocTestParser().get_doctest("\n\n".join(docs), {"dqnspeed": dqnspeed}, "api", None, 0)
+    assert len(examples.examples) > 10
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
         with undisturbed():
             assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples).failed == 0
-    finally:
-        os.chdir(before)
     return folder / "outputs" / "cartpole"
 
 
@@ -123,12 +121,12 @@ def test_a_mistake_is_told_in_one_sentence(override: str, tmp_path: Path, monkey
     for function in (dqnspeed.compose, dqnspeed.train):
         with pytest.raises(dqnspeed.ConfigError) as raised:
             function([override])
-        assert str(raised.value) == MISTAKES[override]
+        assert str(raised.value).startswith(MISTAKES[override]) and "\n" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", [5, True, b"one", ["one"], "a\0b"])
+@pytest.mark.parametrize("folder", [5, "a\0b"])
 def test_a_folder_is_a_path(folder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     importlib.import_module("dqnspeed.train")  # takes the place of the function
@@ -136,15 +134,8 @@ def test_a_folder_is_a_path(folder: Any, tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(dqnspeed.ConfigError, match="takes the path of a folder"):
             call()
     assert list(tmp_path.iterdir()) == []
-    for named in ({"checkpoint": 5}, {"checkpoint": None}, {"device": None}):
-        [(name, value)] = named.items()
-        with pytest.raises(dqnspeed.ConfigError, match=f"^{name}={value}: takes a text, as in "):
-            dqnspeed.load("one", **named)
-
-
-def test_it_is_the_sentence_of_the_command_line(cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    override, sentence = next(iter(MISTAKES.items()))
-    assert cli(override).stderr == f"dqnspeed: {sentence}\n"
+    with pytest.raises(dqnspeed.ConfigError, match=r"^checkpoint=5: takes a text, as in "):
+        dqnspeed.load("one", checkpoint=5)  # type: ignore[arg-type]
 
 
 def test_a_hydra_of_the_process_own_stays_as_it_is(tmp_path: Path) -> None:
@@ -175,11 +166,10 @@ def write_run(folder: Path, seed: int) -> None:
 
 
 def test_a_run_is_read_into_tables(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
     write_run(tmp_path / "run", seed=3)
     results = dqnspeed.read(str(tmp_path / "run"))
     assert (results.folder, results.runs, results.summary) == (tmp_path / "run", (), {"seed": 3, "solved": True})
-    assert isinstance(results.metrics, pandas.DataFrame) and repr(results) == f"Results(folder={tmp_path / 'run'!r})"
+    assert repr(results) == f"Results(folder={tmp_path / 'run'!r})"
     assert list(results.metrics.columns) == ["step", "time", "train/loss"]
     assert results.metrics["train/loss"].isna().tolist() == [False, True]
     assert results.episodes["return"].tolist() == [3] and len(results.episodes.columns) == 8
@@ -188,12 +178,8 @@ def test_a_run_is_read_into_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("with_pandas", [True, False])
-def test_a_sweep_is_read_with_its_runs_in_order(
-    with_pandas: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if with_pandas:
-        pytest.importorskip("pandas")
-    else:
+def test_a_sweep_is_read_in_order(with_pandas: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not with_pandas:
         monkeypatch.setitem(sys.modules, "pandas", None)
     for name in (10, 2):
         write_run(tmp_path / str(name), seed=name)
@@ -213,15 +199,6 @@ def test_a_sweep_is_read_with_its_runs_in_order(
     assert [rows(run.episodes)[0]["return"] for run in results.runs] == [2, 10]
 
 
-def test_a_job_that_failed_before_it_trained_is_a_row_too(tmp_path: Path) -> None:
-    write_run(tmp_path / "0", seed=3)
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / SUMMARY).write_text(json.dumps({"seed": 4, "solved": False, "stopped_by": "error"}))
-    results = dqnspeed.read(tmp_path)
-    assert [run.summary["seed"] for run in results.runs] == [3, 4] and len(results.summary) == 2
-    assert dqnspeed.read(tmp_path / "1").summary["stopped_by"] == "error"
-
-
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     for name, sentence in (("none", "there is no such folder."), ("", "holds no run (no metrics.jsonl).")):
         with pytest.raises(dqnspeed.ConfigError) as raised:
@@ -232,16 +209,10 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "0" / SUMMARY).unlink()
     with pytest.warns(UserWarning) as told:
         results = dqnspeed.read(tmp_path / "0")
-    assert [str(warning.message) for warning in told] == [
-        f"{tmp_path / '0'}: is running still or was killed (no summary.json).",
-        f"{tmp_path / '0' / METRICS}: is damaged; 1 of its 2 lines cannot be read, the others are taken.",
-    ]
+    running, damaged = (str(warning.message) for warning in told)
+    assert "is running still or was killed (no summary.json)" in running
+    assert "is damaged; 1 of its 2 lines cannot be read" in damaged
     assert {warning.filename for warning in told} == {__file__}
-    assert results.summary == {} and len(results.metrics) == 1
-    (tmp_path / "0" / SUMMARY).write_text("{")
-    with pytest.warns(UserWarning) as told:
-        results = dqnspeed.read(tmp_path / "0")
-    assert "summary.json: is damaged" in str(told[0].message) and len(told) == 2
     assert results.summary == {} and len(results.metrics) == 1
 
 
@@ -312,16 +283,9 @@ def test_an_agent_takes_the_observations_it_was_trained_on_and_no_others(trained
     assert values.shape == (5, 2) and values.dtype == np.float32
     np.testing.assert_allclose(agent.values(batch[2]), values[2], rtol=1e-5)
     assert [agent.act(one) for one in batch] == values.argmax(axis=1).tolist()
-    takes = "and this agent takes (4,) float32"
-    for wrong, sentence in (
-        (batch[0].astype(float), f"is float64, {takes}. Do not scale the game's observations."),
-        (batch[0][:3], f"is (3,) float32, {takes}. Use observations of make_env()."),
-        (batch, f"is (5, 4) float32, {takes}. Use observations of make_env()."),
-        (None, f"is () object, {takes}. Use observations of make_env()."),
-    ):
-        with pytest.raises(ValueError) as raised:
+    for wrong, shown in ((batch[0].astype(float), "float64"), (batch, r"\(5, 4\) float32"), (None, r"\(\) object")):
+        with pytest.raises(ValueError, match=rf"^observation: is {shown}, and this agent takes \(4,\) float32\. "):
             agent.act(wrong)
-        assert str(raised.value) == f"observation: {sentence}"
     with pytest.raises(ValueError, match=r"is \(1, 5, 4\) float32, and this agent takes a batch of \(4,\) float32"):
         agent.values(batch[None])
 
@@ -370,24 +334,15 @@ def check_what_is_learnt(agent: dqnspeed.Agent, observation: np.ndarray) -> None
     np.testing.assert_allclose(learnt(batch), wanted, rtol=1e-5)
     np.testing.assert_allclose(learnt(observation), wanted[0], rtol=1e-5)
     assert learnt(observation).dtype == np.float32 and agent.act(observation) == int(wanted[0].argmax())
-    refused = {"value": f"algo={algo} learns no state value. Use probabilities()."}
-    if not policy:
-        best = "values().max(axis=-1), the value of the best action"
-        refused["value"] = f"algo={algo} learns no state value. Use {best}."
-        refused["probabilities"] = f"algo={algo} learns no policy. Use values()."
-    else:
-        value = " or value()" if algo == "ppo" else ""
-        refused["values"] = f"algo={algo} learns no action values. Use probabilities(){value}."
+    refused = ["values"] if policy else ["probabilities", "value"]
     if algo == "ppo":
-        del refused["value"]
         with torch.inference_mode():
             state_values = network.policy_and_value(torch.from_numpy(batch))[1]
         np.testing.assert_allclose(agent.value(batch), state_values, rtol=1e-5)
         np.testing.assert_allclose(agent.value(observation), state_values[0], rtol=1e-5)
-    for name, sentence in refused.items():
-        with pytest.raises(ValueError) as raised:
+    for name in refused:
+        with pytest.raises(ValueError, match=rf"^{name}: algo={algo} learns no .*\. Use "):
             getattr(agent, name)(observation)
-        assert str(raised.value) == f"{name}: {sentence}"
 
 
 def toy(*overrides: str) -> list[str]:
@@ -395,11 +350,10 @@ def toy(*overrides: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallelism", ["serial", "process"])
-def test_an_interrupted_training_is_saved_returned_and_resumed(parallelism: str, tmp_path: Path) -> None:
+def test_an_interrupted_training_is_saved_returned_and_resumed(tmp_path: Path) -> None:
     with undisturbed(), once_reported(tmp_path, lambda: os.kill(os.getpid(), signal.SIGINT)):
         cv2.setNumThreads(2)
-        results = dqnspeed.train(toy(f"parallelism={parallelism}"), folder=tmp_path)
+        results = dqnspeed.train(toy("parallelism=process"), folder=tmp_path)
     assert cv2.getNumThreads() == 2
     steps = results.summary["agent_steps"]
     assert results.summary["stopped_by"] == "SIGINT" and len(results.metrics) >= 3
@@ -411,10 +365,8 @@ def test_an_interrupted_training_is_saved_returned_and_resumed(parallelism: str,
 
 
 @pytest.mark.slow
-def test_an_evaluation_that_a_signal_cut_short_is_played_first_when_the_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    often = "tracking.report_every_s=0.0001"  # a report tells of the newest evaluation
+def test_an_interrupted_evaluation_is_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    often = "tracking.report_every_s=0.0001"  # a report holds the newest evaluation alone
     overrides = [*TOY, often, "eval.every_steps=100", "eval.episodes=2", "stop.max_steps=350", "checkpoint.replay=true"]
     dqnspeed.train(overrides, folder=tmp_path / "whole")
     played, calls = evaluation.play_games, []

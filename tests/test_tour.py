@@ -18,9 +18,6 @@ import dqnspeed
 TOUR = Path(dqnspeed.__file__).parents[1] / "examples" / "tour.ipynb"
 
 
-pytestmark = pytest.mark.slow
-
-
 pytestmark = pytest.mark.integration
 
 

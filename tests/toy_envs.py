@@ -57,8 +57,6 @@ class Broken(Counter):
 
     def __init__(self, how: str, folder: str = ""):
         super().__init__(length=1000)
-        if how == "never made":
-            hang_in_the_toy()
         if how == "starts another":
             another = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
             another.start()
@@ -256,8 +254,10 @@ class Board(gymnasium.Env):
 
 
 class Catch(gymnasium.Env):
-    """Pixels ``(6, 5) uint8``: a ball falls from the top, and a paddle that moves left, not at all or right is to be
-    under it at the bottom. The reward is 1 or -1 then, after five moves. It is drawn into one array, in gray."""
+    """A ball falls from the top, and a paddle below moves left, stays or moves right to catch the ball.
+
+    Observations are pixels ``(6, 5) uint8``. The reward is 1 or -1 after the fifth move. Pictures are gray.
+    """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 5}
     observation_space = spaces.Box(0, 255, (6, 5), np.uint8)
@@ -352,14 +352,6 @@ def sick(mistakes: list[str]) -> gymnasium.Env:
     return gymnasium.wrappers.RecordEpisodeStatistics(env)
 
 
-gymnasium.register("Board-v0", Board)
-gymnasium.register("Catch-v0", Catch)
-gymnasium.register("Painted-v0", Painted)
+for kind in (Anything, Board, Broken, Catch, Coin, Counter, Dice, Elsewhere, Painted, Talkative):
+    gymnasium.register(f"{kind.__name__}-v0", kind)
 gymnasium.register("Sick-v0", sick)
-gymnasium.register("Anything-v0", Anything)
-gymnasium.register("Counter-v0", Counter)
-gymnasium.register("Coin-v0", Coin)
-gymnasium.register("Talkative-v0", Talkative)
-gymnasium.register("Broken-v0", Broken)
-gymnasium.register("Dice-v0", Dice)
-gymnasium.register("Elsewhere-v0", Elsewhere)

@@ -20,7 +20,6 @@ STEPS, UPDATES = "agent steps/s", "updates/s"
 TRAININGS = (
     ("baseline", 93.0, None, EXACT),
     ("backend=ale", 101.0, 93.0, EQUIVALENT),
-    ("parallelism=overlap", 104.0, 93.0, EXACT),
     ("execution=lean", 121.0, 93.0, EQUIVALENT),
     ("backend=ale execution=lean", 139.0, 93.0, EQUIVALENT),
     (" ".join(BEST), 158.0, 93.0, EQUIVALENT),
@@ -29,16 +28,10 @@ TRAININGS = (
 PIECES = (
     ("envs", "as they are", STEPS, 640.0, None),
     ("envs", "backend=ale", STEPS, 3300.0, 640.0),
-    ("envs", "backend=ale num_envs=8", STEPS, 5900.0, 640.0),
     ("replay", "write", "transitions/s", 410_000.0, None),
-    ("replay", "sample 32", "batches/s", 3_000.0, None),
-    ("acting", "batch 1", "observations/s", 640.0, None),
     ("acting", "batch 16", "observations/s", 2_900.0, None),
     ("update", "32", UPDATES, 44.0, None),
     ("update", "32 execution.precision=bf16", UPDATES, 71.0, 44.0),
-    ("update", "32 execution.channels_last=true", UPDATES, 44.0, 44.0),
-    ("update", "512", UPDATES, 2.7, None),
-    ("update", "512 execution=lean", UPDATES, 4.4, 2.7),
     ("limits", "matrix product in fp32", "FLOP/s", 2.5e11, None),
 )
 

@@ -85,10 +85,3 @@ def test_a_page_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().err.startswith(f"dqnspeed: {tmp_path / 'gone'}: ")
     command.write_page(make_result(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["bench.md"]
-
-
-def test_numbers_have_three_digits() -> None:
-    values = [None, 0.0, 0.27, 2.7, 61.25, 162.4, 6540.0, 1.25e6, 2.5e11]
-    assert [number(value) for value in values] == [
-        "–", "0.00", "0.270", "2.70", "61.2", "162", "6,540", "1.25 M", "250 G"
-    ]  # fmt: skip

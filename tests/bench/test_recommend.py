@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import pytest
 from example_result import make_result, measured
 from plans import toy
 
-from dqnspeed.bench.plan import Plan
 from dqnspeed.bench.recommend import (
     ANY_ALGORITHM,
     SAME_LEARNING,
@@ -97,18 +95,3 @@ def test_choices_that_are_faster_alone_are_tried_together_and_with_each_parallel
         assert f"{BF16} {THREADS}" in seen
     assert {f"{BF16} parallelism=overlap", f"{BF16} parallelism=process {GAMES}"} <= set(seen)
     assert len(seen) == len(set(seen))
-    alone = [choice for choices in toy().choices().values() for choice in choices]
-    assert set(seen) <= {" ".join(choice) for choice in alone} | {f"{BF16} {THREADS}"} | {
-        f"{BF16} parallelism={way} {GAMES}" for way in ("overlap", "process")
-    } | {f"{BF16} parallelism={way}" for way in ("overlap", "process")}  # fmt: skip
-
-
-def test_choices_of_the_user_are_not_tried() -> None:
-    seen = list[str]()
-
-    def measure(overrides: Sequence[str]) -> Measurement:
-        seen.append(" ".join(overrides))
-        return Measurement("trainings", seen[-1], "", overrides=list(overrides))
-
-    try_choices(Plan([*toy().overrides, "num_envs=2", BF16]), measure)
-    assert seen and not any("num_envs" in one or BF16 in one for one in seen)

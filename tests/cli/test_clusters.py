@@ -6,15 +6,12 @@ import json
 import os
 import re
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from conftest import composed, environment
+from conftest import TOY, Cli, composed, environment, has_reported
 from forked import Forked
 
 from dqnspeed.cli.ray_jobs import check_launcher
@@ -22,11 +19,7 @@ from dqnspeed.config.options import ConfigError
 
 pytestmark = pytest.mark.integration
 
-SWEEP = [
-    "-m", "env=cartpole", "env.reward_bound=null", "wrappers=none", "model=mlp", "model.hidden=[16]",
-    "algo.learning_starts=40", "replay.buffer_size=2000", "tracking=local", "tracking.progress=off",
-    "tracking.report_every_s=0.2", "execution.threads=1", "seed=1,2",
-]  # fmt: skip
+SWEEP = ["-m", *TOY, "seed=1,2"]
 
 
 def started(folder: Path, *overrides: str) -> Forked:
@@ -35,40 +28,22 @@ def started(folder: Path, *overrides: str) -> Forked:
     return Forked("dqnspeed.train", *arguments, cwd=folder.parent, env=environment())
 
 
-def reports(folder: Path, count: int = 3) -> Callable[[], bool]:
-    metrics = folder / "metrics.jsonl"
-    return lambda: metrics.exists() and metrics.read_text().count("\n") >= count
-
-
-def wait_for(holds: Callable[[], bool], process: Forked) -> None:
-    deadline = time.monotonic() + 150
-    while not holds():
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            raise AssertionError(process.communicate(timeout=10))
-        time.sleep(0.1)
-
-
 def tasks_of(process: Forked, words: str) -> list[psutil.Process]:
-    return [
-        child for child in psutil.Process(process.pid).children(recursive=True) if words in " ".join(child.cmdline())
-    ]
+    children = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in children if words in " ".join(child.cmdline())]
 
 
 def summaries(folder: Path) -> list[dict[str, Any]]:
     return [json.loads((folder / job / "summary.json").read_text()) for job in ("0", "1")]
 
 
-def test_a_preempted_job_of_submitits_is_queued_again_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("submitit")
+def test_a_preempted_submitit_job_is_requeued_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "sweep"
     monkeypatch.setenv("TOY_SLEEP_S", "0.02")  # they run for a while, and need not keep the cores busy
     slow = ["env.id=toy_envs:Elsewhere-v0", "stop.max_minutes=0.2"]
     with started(folder, "hydra/launcher=submitit_local", *slow) as process:
-        wait_for(reports(folder / "0"), process)
-        wait_for(reports(folder / "1"), process)
+        process.wait_for(has_reported(folder / "0"))
+        process.wait_for(has_reported(folder / "1"))
         for task in tasks_of(process, "submitit.core._submit"):
             task.send_signal(signal.SIGUSR2)
         out, errors = process.communicate(timeout=120)
@@ -82,12 +57,11 @@ def test_a_preempted_job_of_submitits_is_queued_again_and_goes_on(
 
 
 def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     folder = tmp_path / "sweep"
     ray = ["hydra/launcher=ray", "hydra.launcher.cpus_per_job=1", "stop.max_steps=1500,10000000", "seed=1"]
     with started(folder, *ray) as process:
-        wait_for((folder / "0" / "summary.json").exists, process)
-        wait_for(reports(folder / "1"), process)
+        process.wait_for((folder / "0" / "summary.json").exists)
+        process.wait_for(has_reported(folder / "1"))
         tasks = tasks_of(process, "ray::_run")
         assert tasks
         os.kill(process.pid, signal.SIGINT)
@@ -103,29 +77,17 @@ def test_the_jobs_of_a_sweep_are_tasks_of_rays_which_ctrl_c_saves(tmp_path: Path
     ("override", "sentence"),
     [
         ("hydra.launcher.gpus_per_job=9", "hydra.launcher.gpus_per_job=9: this machine has "),
-        ("hydra.launcher.gpus_per_job=null", "hydra.launcher.gpus_per_job=null: must be a number."),
         ("+hydra.launcher.cpu_per_job=2", "hydra.launcher.cpu_per_job: there is no such option (nearest: cpus_per_job"),
-        ("hydra.launcher.address=nonsense", "hydra.launcher.address=nonsense: takes HOST:PORT"),
         ("hydra.launcher.address='127.0.0.1:9'", "hydra.launcher.address=127.0.0.1:9: nobody answers there"),
     ],
 )
 def test_what_cannot_be_launched_is_one_sentence(override: str, sentence: str) -> None:
-    pytest.importorskip("ray")
     with composed("hydra/launcher=ray", override) as (cfg, _), pytest.raises(ConfigError) as error:
         check_launcher(cfg.hydra.launcher)
     assert str(error.value).startswith(sentence)
 
 
-@pytest.mark.parametrize(
-    ("override", "sentence"),
-    [
-        ("parallelism=ray", "parallelism=ray: joins a cluster, which a job of hydra/launcher=ray cannot do."),
-        ("hydra.launcher.cpus_per_job=0", "hydra.launcher.cpus_per_job=0.0: must be more than 0."),
-    ],
-)
-def test_what_cannot_be_launched_is_refused_before_anything_is_made(
-    override: str, sentence: str, cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    pytest.importorskip("ray")
-    done = cli(*SWEEP, "hydra/launcher=ray", override)
-    assert (done.returncode, done.stderr) == (2, f"dqnspeed: {sentence}\n") and list(tmp_path.iterdir()) == []
+def test_what_cannot_be_launched_is_refused_before_anything_is_made(cli: Cli, tmp_path: Path) -> None:
+    done = cli(*SWEEP, "hydra/launcher=ray", "parallelism=ray")
+    assert done.returncode == 2 and done.stderr.startswith("dqnspeed: parallelism=ray: joins a cluster, which a job of")
+    assert done.stderr.count("\n") == 1 and list(tmp_path.iterdir()) == []

@@ -26,10 +26,8 @@ LINE = CommandLine("python -m it run=FOLDER", "It does.", Options)
 @pytest.mark.parametrize(
     ("text", "run"),
     [
-        ("outputs/2026-01-31/12-00-00", "outputs/2026-01-31/12-00-00"),
         ("multirun/num_envs=1,seed=0", "multirun/num_envs=1,seed=0"),
         ("'with a comma, quoted'", "with a comma, quoted"),
-        ("007", "007"),
         ("1e3", "1e3"),
         ("true", "true"),
         ("ü/ä#1", "ü/ä#1"),
@@ -53,7 +51,6 @@ def test_values_have_the_types_of_the_schema_and_the_last_of_a_key_counts() -> N
         ("run=null", "run=null: must be text."),
         ("run=[a", """run=[a: cannot be read; quote it, as in run='"VALUE"'."""),
         ("run=a episodes=0", "episodes=0: must be at least 1."),
-        ("run=a episodes=two", "episodes=two: must be a whole number."),
         ("run=a episodes=1,2", "episodes=1,2: must be a whole number."),
         ("run=a epsilon=some", "epsilon=some: must be a number or null."),
         ("run=a games=1", "games=1: must be a list, as in [a,b]."),
@@ -62,7 +59,6 @@ def test_values_have_the_types_of_the_schema_and_the_last_of_a_key_counts() -> N
         ("run=a episode=1", "episode=1: is no option (nearest: episodes); give KEY=VALUE, where KEY is one of run, ep"),
         ("a", "a: is no option; give KEY=VALUE, where KEY is one of run, "),
         ("--episodes=1", "--episodes=1: is no option (nearest: episodes); give KEY=VALUE, where KEY is one of run, "),
-        ("run=a -q", "-q: is no option; give KEY=VALUE, where KEY is one of run, "),
     ],
 )
 def test_a_mistake_is_reported_in_one_sentence(line: str, sentence: str) -> None:

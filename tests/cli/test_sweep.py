@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
 import itertools
 import json
 import os
@@ -21,18 +20,17 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from conftest import TESTS, TOY, command, composed, environment, make_run, make_toy
+from conftest import TESTS, TOY, Cli, command, composed, environment, has_reported, make_run, make_toy
 from forked import Forked
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from dqnspeed import envs
-from dqnspeed.cli import compose, dry_run, optuna_search, preflight, sweep_record
+from dqnspeed.cli import compose, dry_run, optuna_search, preflight
 from dqnspeed.cli import resume as resuming
 from dqnspeed.cli import sweep as sweeps
 from dqnspeed.cli.errors import RunError
@@ -54,38 +52,25 @@ ALL_PRUNED = [
     "hydra.sweeper.pruner._target_=optuna.pruners.ThresholdPruner", "~hydra.sweeper.pruner.n_startup_trials",
     "+hydra.sweeper.pruner.upper=-1000",
 ]  # fmt: skip
-NEEDS_OPTUNA = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="needs Optuna")
-NEEDS_JOBLIB = pytest.mark.skipif(
-    importlib.util.find_spec("hydra_plugins.hydra_joblib_launcher") is None, reason="needs joblib's launcher"
-)
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def summaries(folder: Path) -> dict[str, dict[str, Any]]:
     return {path.parent.name: json.loads(path.read_text()) for path in sorted(folder.glob("*/summary.json"))}
 
 
-def killed(until: Callable[[], bool], *arguments: str, cwd: Path, by: signal.Signals = signal.SIGKILL) -> None:
-    """A training that gets a signal as soon as something is so."""
+def kill_once(until: Callable[[], object], *arguments: str, cwd: Path) -> None:
+    """Start a training and kill it once ``until()`` is true."""
     with Forked("dqnspeed.train", *arguments, cwd=cwd, env=environment()) as run:
-        deadline = time.monotonic() + 60
-        while not until():
-            assert time.monotonic() < deadline and run.poll() is None
-            time.sleep(0.01)
-        os.killpg(run.pid, by)
+        run.wait_for(until)
+        os.killpg(run.pid, signal.SIGKILL)
         run.communicate()
-
-
-def has_lines(folder: Path, lines: int = 2) -> Callable[[], bool]:
-    path = folder / "metrics.jsonl"
-    return lambda: path.exists() and path.read_text().count("\n") >= lines
 
 
 def test_a_sweep_that_is_killed_again_and_again_ends_with_the_same_summaries(cli: Cli, tmp_path: Path) -> None:
     folder, limit = tmp_path / "sweep", "stop.max_steps=400"
     line = ["-m", *FEW, limit, "seed=3,4,5", "hydra.sweep.dir=sweep"]
-    killed((folder / "sweep.json").exists, *line, cwd=tmp_path)  # before the first job
-    killed(has_lines(folder / "1"), "sweep.resume=sweep", cwd=tmp_path)  # in the middle
+    kill_once((folder / "sweep.json").exists, *line, cwd=tmp_path)  # before the first job
+    kill_once(has_reported(folder / "1", 2), "sweep.resume=sweep", cwd=tmp_path)  # in the middle
     kept = (folder / "0" / "summary.json").read_bytes()
     (folder / "2" / ".hydra").mkdir(parents=True, exist_ok=True)
     (folder / "2" / ".hydra" / "config.yaml").write_text("")  # as if it had been composed just then
@@ -127,9 +112,7 @@ def test_a_job_that_a_rule_counts_environments_for_goes_on_with_as_many(
     assert json.loads((folder / "config.json").read_text())["num_envs"] == count
 
 
-def test_a_failure_before_the_first_step_leaves_a_summary_with_its_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_early_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     hydra_config = OmegaConf.create({"overrides": {"task": ["seed=4", "num_envs=0"]}})
     monkeypatch.setattr(sweeps.HydraConfig, "get", lambda: hydra_config)
     cfg = OmegaConf.create({"experiment": {"name": "baseline"}, "seed": 4})
@@ -155,9 +138,7 @@ class Launched(BasicLauncher):
         return [JobReturn(_return_value=None, status=JobStatus.COMPLETED)]
 
 
-def test_a_job_that_another_process_runs_or_has_ended_meanwhile_is_left_to_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_of_another_process_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     launcher, own = Launched(tmp_path), Sweep()
     own.begin(tmp_path, Line([]), [Job(name, []) for name in "01234"])
     (tmp_path / "4").mkdir()
@@ -198,16 +179,6 @@ def test_the_mean_of_a_job_is_of_what_says_if_it_is_solved(tmp_path: Path) -> No
     assert optuna_search._value("time_to_solve", outcome(tmp_path)) is None
 
 
-@NEEDS_OPTUNA
-def test_a_search_with_a_failed_trial_is_gone_on_with(tmp_path: Path) -> None:
-    (tmp_path / "0").mkdir()
-    (tmp_path / "0" / "summary.json").write_text('{"stopped_by": "error"}')
-    sweeper = {"_target_": "hydra_plugins.dqnspeed_sweepers.OptunaSweeper"}
-    config = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}, "sweeper": sweeper}})
-    assert list(preflight._missing_jobs(config, [Job("0", ["num_envs=3"])])) == []
-
-
-@NEEDS_OPTUNA
 def test_a_search_may_be_in_a_folder_of_any_name(tmp_path: Path) -> None:
     import optuna
 
@@ -217,33 +188,15 @@ def test_a_search_may_be_in_a_folder_of_any_name(tmp_path: Path) -> None:
     assert (folder / "study.db").is_file() and optuna_search.open_study(folder).trials == []
 
 
-def test_an_error_of_a_check_that_nobody_expects_ends_the_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def check(jobs: object) -> None:
-        raise MemoryError("too little")
-
-    monkeypatch.setattr(preflight, "check_jobs", check)
-    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
-    hydra = {"overrides": {"hydra": [], "task": []}, "job": {"chdir": None}, "runtime": {"config_sources": []}}
-    config = OmegaConf.create({"hydra": hydra | {"run": {"dir": "run"}}})
-    with pytest.raises(SystemExit) as ended:
-        preflight.Preflight().on_run_start(config)
-    assert ended.value.code == 1 and capsys.readouterr().err.endswith("MemoryError: too little\n")
-
-
 @pytest.mark.parametrize(
     ("summary", "metrics", "state"),
     [
         (None, False, "not run"), (None, True, "killed"), ('{"stopped_by"', True, "killed"), ("[]", True, "killed"),
         ('{"stopped_by": "SIGTERM"}', True, "ended"), ('{"stopped_by": "error", "error": "why"}', False, "failed"),
         ('{"stopped_by": "pruned"}', True, "pruned"), ('{"stopped_by": "reward_bound"}', True, "solved"),
-        ("{}", True, "killed"),
     ],
 )  # fmt: skip
-def test_what_became_of_a_job_is_read_from_its_folder(
-    summary: str | None, metrics: bool, state: str, tmp_path: Path
-) -> None:
+def test_the_state_of_a_job_is_in_its_folder(summary: str | None, metrics: bool, state: str, tmp_path: Path) -> None:
     if summary is not None:
         (tmp_path / "summary.json").write_text(summary)
     if metrics:
@@ -265,17 +218,12 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["sweep.resme=x"], r"sweep.resme=x: is no option \(nearest: resume\)"),
-        (["sweep.dry_run=maybe"], "sweep.dry_run=maybe: must be true or false"),
-        (["sweep.resume="], "sweep.resume=: has no value"),
         (["sweep.resume=x", "num_envs=2"], "num_envs=2: does not go with sweep.resume="),
-        (["-m", "sweep.resume=x"], "-m: does not go with sweep.resume="),
         (["sweep.resume=x"], "x: holds no sweep"),
         (["sweep.resume=cut"], "cut/sweep.json: is damaged"),
     ],
 )
-def test_mistakes_of_the_options_of_sweeps(
-    arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sweep_mistakes(arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("cut").mkdir()
     Path("cut/sweep.json").write_text('{"line": {"over')
@@ -322,16 +270,18 @@ def test_wandbs_agents_do_the_same_jobs() -> None:
     assert dataclasses.replace(run, tracking=make_run().tracking) == make_run("sweep=num_envs", *ours[-1])
 
 
-def test_what_the_command_line_sweeps_over_counts_more() -> None:
-    assert len(of_sweep("sweep=num_envs", "seed=7")) == 6
-
-
-def test_a_dry_run_tells_the_jobs_and_their_time_and_writes_nothing(cli: Cli, tmp_path: Path) -> None:
-    result = cli("sweep=seeds", *TOY, "seed=1,2", "stop.max_minutes=6", "sweep.dry_run=true")
+@pytest.mark.parametrize(
+    ("line", "jobs"),
+    [
+        ([], "1 job: at most 2.0 min"),
+        (["sweep=seeds", "seed=1,2"], "2 jobs, one after another: at most 4.0 min"),
+        ([*SEARCH, "hydra.sweeper.n_trials=7"], "7 jobs, one after another: at most 14.0 min"),
+    ],
+)
+def test_a_dry_run_tells_the_jobs_and_writes_nothing(line: list[str], jobs: str, cli: Cli, tmp_path: Path) -> None:
+    result = cli(*line, *TOY, "stop.max_minutes=2", "sweep.dry_run=true")
     assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
-    lines = result.stdout.splitlines()
-    assert [line.strip() for line in lines if "time: " in line] == ["time: at most 6.0 min"] * 2
-    assert lines[-1] == "2 jobs, one after another: at most 12.0 min; start-up apart"
+    assert result.stdout.splitlines()[-1] == f"{jobs}; start-up apart"
 
 
 def test_a_sweep_of_many_jobs_says_how_many_it_has_checked_and_keeps_no_configuration(
@@ -347,18 +297,6 @@ def test_a_sweep_of_many_jobs_says_how_many_it_has_checked_and_keeps_no_configur
     assert lines == [f"dqnspeed: {done} of 100,000 jobs are checked." for done in range(3)]
 
 
-@NEEDS_OPTUNA
-def test_a_dry_run_of_a_search_or_of_one_run_starts_neither(cli: Cli, tmp_path: Path) -> None:
-    result = cli(*SEARCH, *TOY, "hydra.sweeper.n_trials=7", "stop.max_minutes=2", "sweep.dry_run=true")
-    assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
-    lines = result.stdout.splitlines()
-    assert sum(line.startswith("a trial: optimizer.lr=") for line in lines) == 1
-    assert lines[-1] == "7 jobs, one after another: at most 14.0 min; start-up apart"
-    result = cli(*TOY, "stop.max_minutes=2", "sweep.dry_run=true")
-    assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
-    assert result.stdout.splitlines()[-1] == "1 job: at most 2.0 min; start-up apart"
-
-
 def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     runs = [make_toy(f"stop.max_{limit}") for limit in ("steps=9", "minutes=90")]
     dry_run.print_plan([(Job(str(i), []), run, envs.describe(run)) for i, run in enumerate(runs)], last=2)
@@ -367,17 +305,14 @@ def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.Cap
     assert lines[-1] == "3 jobs, one after another: at most 180.0 min, and 1 without a time limit; start-up apart"
 
 
-@NEEDS_OPTUNA
 def test_a_search_is_gone_on_with_after_a_kill_and_prunes(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "search"
     line = [*SEARCH, *FEW, "hydra.sweep.dir=search"]
-    killed(has_lines(folder / "1"), *line, *ALL_PRUNED, "stop.max_steps=100000", cwd=tmp_path)
+    kill_once(has_reported(folder / "1", 2), *line, *ALL_PRUNED, "stop.max_steps=100000", cwd=tmp_path)
     done = cli("sweep.resume=search")
     assert done.returncode == 0, done.stderr
     assert [one["stopped_by"] for one in summaries(folder).values()] == ["pruned"] * 3
-    import optuna
-
-    trials = optuna.load_study(study_name=optuna_search.NAME, storage=f"sqlite:///{folder / 'study.db'}").trials
+    trials = optuna_search.open_study(folder).trials
     assert [trial.state.name for trial in trials] == ["PRUNED"] * 3
     for number, trial in enumerate(trials):
         chosen = OmegaConf.load(folder / str(number) / ".hydra" / "config.yaml")
@@ -385,7 +320,6 @@ def test_a_search_is_gone_on_with_after_a_kill_and_prunes(cli: Cli, tmp_path: Pa
         assert str(chosen.algo.double) == trial.params["algo.double"]
 
 
-@NEEDS_OPTUNA
 def test_a_search_ends_with_its_best_trial_and_names_what_it_chose(cli: Cli, tmp_path: Path) -> None:
     line = ["-m", "hydra/sweeper=optuna", *FEW, "num_envs=choice(1,2)", "optimizer.lr=tag(log,interval(1e-4,1e-1))",
             "hydra.sweeper.n_trials=3", "hydra.sweep.dir=search"]  # fmt: skip
@@ -402,13 +336,8 @@ def test_a_search_ends_with_its_best_trial_and_names_what_it_chose(cli: Cli, tmp
     assert words[1:3] == ["-m", "dqnspeed.train"]
     trained = cli(*words[3:], "hydra.run.dir=again")
     assert trained.returncode == 0, trained.stderr
-    config, other = (
-        json.loads((tmp_path / name / "config.json").read_text()) for name in (f"search/{number}", "again")
-    )
-    assert config == other and config["num_envs"] == trial.params["num_envs"]
-    label = found[number]["label"]
-    assert cli(f"resume=search/{number}", "stop.max_steps=300").returncode == 0
-    assert summaries(tmp_path / "search")[number]["label"] == label
+    configs = [(tmp_path / name / "config.json").read_text() for name in (f"search/{number}", "again")]
+    assert json.loads(configs[0]) == json.loads(configs[1])
     runs = [read_run(folder) for folder in runs_below([tmp_path / "search"])]
     figures = {figure.name: figure for figure in search_figures(runs, [])}
     by_envs, by_lr = figures["search_return_by_num_envs"], figures["search_return_by_optimizer_lr"]
@@ -418,7 +347,6 @@ def test_a_search_ends_with_its_best_trial_and_names_what_it_chose(cli: Cli, tmp
     assert by_lr.series[0].y == [one.value for one in trials]
 
 
-@NEEDS_OPTUNA
 def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -> None:
     done = cli(*SEARCH, *FEW, "hydra.sweeper.objective=[return,time_to_solve]", "stop.max_minutes=5",
                "hydra.sweeper.n_trials=4", "seed=range(50)", "hydra.sweep.dir=search")  # fmt: skip
@@ -428,9 +356,7 @@ def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -
     found = {figure.name: figure for figure in search_figures(runs, said)}
     assert {"search_return", "search_time_to_solve", "importance_return"} <= set(found) and said == []
     best, trials = found["search_return"].series
-    assert [round(value, 6) for value in trials.y] == [
-        round(one["return_mean_100"], 6) for one in summaries(tmp_path / "search").values()
-    ]
+    assert trials.y == pytest.approx([one["return_mean_100"] for one in summaries(tmp_path / "search").values()])
     assert best.y == list(itertools.accumulate(trials.y, max)) and trials.x == [0, 1, 2, 3]
     assert sum(found["importance_return"].series[0].y) == pytest.approx(1)
     (tmp_path / "search" / "study.db").write_bytes(b"no database")
@@ -438,47 +364,35 @@ def test_a_finished_search_is_shown_by_optunas_plots(cli: Cli, tmp_path: Path) -
     assert len(said) == 1 and "study.db: cannot be read" in said[0]
 
 
-@NEEDS_OPTUNA
 @pytest.mark.parametrize(
     ("override", "ends"),
     {
         "algo.batch_size=int(interval(8,32))": (8, 32),
         "optimizer.lr=tag(log,interval(1e-4,1e-1))": (1e-4, 1e-1),
-        "num_envs=range(1,6,2)": (1, 5),
         "algo.gamma=range(0.5,1.0,0.25)": (0.5, 0.75),
-        "num_envs=choice(1,4)": (1, 4),
         "optimizer.lr=choice(1e-4,a,inf)": (0.0001, "inf"),
-        "algo=choice(dqn,c51)": ("dqn", "c51"),
         "wrappers=standard,tweaked": ("standard", "tweaked"),
         "seed=3": ("3", "3"),
     }.items(),
 )
 def test_what_is_searched_is_what_hydras_grammar_says(override: str, ends: tuple[Any, Any]) -> None:
-    import optuna
+    from optuna.trial import FixedTrial  # here, since every worker imports this file
 
     suggest = optuna_search._dimension(OverridesParser.create().parse_override(override))
     key = override.partition("=")[0]
-    found = [suggest(optuna.trial.FixedTrial({key: end})) for end in ends]
+    found = [suggest(FixedTrial({key: end})) for end in ends]
     assert found == list(ends) and [*map(type, found)] == [*map(type, ends)]
 
 
-@NEEDS_OPTUNA
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
         (["num_envs=2"], "hydra/sweeper=optuna: nothing to search"),
         (["optimizer.lr=interval(2,1)"], "optimizer.lr=interval(2,1): give a lower bound"),
         (["num_envs=1,2", "hydra.sweeper.objective=[speed]"], "hydra.sweeper.objective=speed: choose one of"),
-        (["num_envs=1,2", "hydra.sweeper.objective=[time_to_solve]"], "hydra.sweeper.objective=time_to_solve: needs"),
         (["num_envs=1,2", "hydra.sweeper.n_trials=0"], "hydra.sweeper.n_trials=0: must be at least 1."),
-        (["num_envs=1,2", "hydra.sweeper.n_trials=1e2"], "hydra.sweeper.n_trials=100.0: must be a whole number."),
-        (["num_envs=1,2", "hydra.sweeper.prune_every_s=null"], "hydra.sweeper.prune_every_s=null: must be a number."),
         (["num_envs=1,2", "hydra.sweeper.objective=return"], "hydra.sweeper.objective=return: must be a list"),
-        (["num_envs=1,2", "hydra.sweeper.objective=[]"], "hydra.sweeper.objective=[]: choose one of"),
-        (
-            ["num_envs=1,2", "+hydra.sweeper.trials=9"],
-            "hydra.sweeper.trials: there is no such option (nearest: n_trials",
-        ),
+        (["num_envs=1,2", "+hydra.sweeper.trials=9"], "hydra.sweeper.trials: there is no such option (nearest: n_tri"),
         (["num_envs=1,2", "~hydra.sweeper.pruner"], "hydra.sweeper.pruner: is missing; give pruner=VALUE"),
     ],
 )
@@ -497,9 +411,7 @@ def test_mistakes_of_a_search_get_one_sentence(overrides: list[str], sentence: s
         ("hydra.sweep.dir=s", False, "hydra.sweep.dir=s: is for sweeps; add -m on the command line."),
         ("hydra.run.dir=x", True, "hydra.run.dir=x: is for a single run; the folder of a sweep is hydra.sweep.dir."),
         ("env=[pong,breakout]", False, "env=[pong,breakout]: takes one option; several are a sweep, -m env=pong,break"),
-        ("hydra.job.chdir=true", False, "hydra.job.chdir=true: a run writes into its own folder"),
         ("hydra.job.chdir=true", True, "hydra.job.chdir=true: a run writes into its own folder"),
-        ("hydra.run.dir=x", False, ""),
         ("hydra.sweep.dir=s", True, ""),
     ],
 )
@@ -512,66 +424,39 @@ def test_what_hydra_passes_over_is_named(line: str, sweeps: bool, said: str) -> 
     assert not said or str(error.value).startswith(said)  # type: ignore[union-attr]
 
 
-def test_an_option_file_of_ones_own_that_is_never_read_is_named(
-    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    own = tmp_path / "mine" / "experiment"
-    own.mkdir(parents=True)
-    (own / "speedrun.yaml").write_text("# @package _global_\nseed: 7\n")
+@pytest.mark.parametrize("name", ["experiment/speedrun.yaml", "config.yaml"])
+def test_an_option_file_of_ones_own_that_is_never_read_is_named(name: str, cli: Cli, tmp_path: Path) -> None:
+    own = tmp_path / "mine" / name
+    own.parent.mkdir(parents=True)
+    own.write_text("# @package _global_\nseed: 7\n")
     result = cli("--config-dir", "mine", "experiment=baseline", "sweep.dry_run=true")
-    assert result.returncode == 2 and "speedrun.yaml: is not used, since " in result.stderr
-    (own / "speedrun.yaml").unlink()
-    (tmp_path / "mine" / "config.yaml").write_text("num_envs: 4\n")
-    result = cli("--config-dir", "mine", "experiment=baseline", "sweep.dry_run=true")
-    assert result.returncode == 2 and "mine/config.yaml: is not used, since " in result.stderr
+    assert result.returncode == 2 and f"{name}: is not used, since " in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_jobs_of_one_sweep_have_one_folder(
-    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_jobs_of_one_sweep_have_one_folder(cli: Cli, tmp_path: Path) -> None:
     result = cli("-m", "env=pong,breakout", "hydra.sweep.dir=sweeps/${env.id}")
     assert result.returncode == 2 and "must be the same for all jobs; hydra.sweep.subdir may" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_name_of_a_folder_that_is_too_long_is_one_sentence() -> None:
-    long = "x" * 300
-    with pytest.raises(ConfigError, match=rf"^{long}: cannot be looked into \(File name too long\)\.$"):
-        take_options([f"sweep.resume={long}"])
-    with pytest.raises(ConfigError, match=rf"^{long}: cannot be looked into \(File name too long\)\.$"):
-        sweep_record.earlier_jobs(Path(long), False)
-
-
 def test_values_are_shown_as_they_were_typed(capsys: pytest.CaptureFixture[str]) -> None:
     with composed("env.id=choice(a:B,'c d')", "seed=1") as (config, loader):
-        first, second = sweeps.sweep_jobs(config, loader)
-        told = dict[str, Any]()
-
-        class Trial:
-            def suggest_categorical(self, key: str, choices: list[str]) -> str:
-                told[key] = choices
-                return choices[0]
-
-        assert optuna_search._space(config, loader)["env.id"](Trial()) == "a\\:B"
-    assert told == {"env.id": ["a:B", "c d"]}
-    assert first == ["env.id=a\\:B", "seed=1"]  # as Hydra reads it again
-    assert [sweeps._row(Job("0", job), outcome(Path("none")), set())[1] for job in (first, second)] == [
-        "env.id=a:B seed=1", "env.id=c d seed=1",
-    ]  # fmt: skip
+        first, _ = sweeps.sweep_jobs(config, loader)
+    assert first == ["env.id=a\\:B", "seed=1"]  # Hydra's own quoting
     run = make_toy()
     dry_run.print_plan([(Job("0", first), run, envs.describe(run))])
     assert capsys.readouterr().out.startswith("0: env.id=a:B seed=1\n")
 
 
-@NEEDS_JOBLIB
+@pytest.mark.integration  # joblib's processes import everything
 def test_jobs_side_by_side_are_no_benchmark_and_save_at_ctrl_c(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     line = ["-m", *TOY, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=0,1,2", "hydra.sweep.dir=sweep"]
     with subprocess.Popen(command(*line), cwd=tmp_path, env=environment(), start_new_session=True) as run:
         deadline = time.monotonic() + 120
         try:
-            while not (has_lines(folder / "0")() and has_lines(folder / "1")()):
+            while not (has_reported(folder / "0")() and has_reported(folder / "1")()):
                 assert run.poll() is None and time.monotonic() < deadline
                 time.sleep(0.1)
             os.killpg(run.pid, signal.SIGINT)

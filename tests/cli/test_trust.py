@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
@@ -25,16 +24,15 @@ from dqnspeed.system import signing
 from dqnspeed.tracking.run_folder import BEGUN, CONFIG, SWEEP_JOBS
 from dqnspeed.training import state_file
 
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 EVIL = "open({marker!r}, 'w').close()\nfrom toy_envs import Counter\nclass Env(Counter):\n    pass\n"
 SMALL = [*TOY, "stop.max_steps=100"]
 
 
-def renamed(folder: Path, env_id: str) -> None:
+def rename(folder: Path, env_id: str, before: str = "toy_envs:Counter-v0") -> None:
     """Give the run in ``folder`` another environment, in all of its files."""
     for name in (CONFIG, BEGUN):
         path = folder / name
-        path.write_text(path.read_text().replace("toy_envs:Counter-v0", env_id))
+        path.write_text(path.read_text().replace(before, env_id))
     for path in (folder / "checkpoints").iterdir():
         state = state_file.load(path)
         state["config"]["env"]["id"] = env_id
@@ -42,7 +40,7 @@ def renamed(folder: Path, env_id: str) -> None:
 
 
 def laid(at: Path, marker: Path) -> None:
-    """A module that tells that it was imported."""
+    """Write a module that makes the file ``marker`` when it is imported."""
     at.parent.mkdir(parents=True, exist_ok=True)
     at.write_text(EVIL.format(marker=str(marker)))
 
@@ -63,9 +61,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def received(made: Path, tmp_path: Path) -> tuple[Path, Path]:
     """A folder of somebody else's, and the file that its code writes."""
     shutil.copytree(made / "0", tmp_path / "received")
-    renamed(tmp_path / "received", "received.evil:Env")
+    rename(tmp_path / "received", "received.evil:Env")
     laid(tmp_path / "received" / "evil.py", tmp_path / "marker")
     return tmp_path / "received", tmp_path / "marker"
+
+
+@pytest.fixture
+def received_sweep(made: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A sweep of somebody else's, and the file that its code writes."""
+    folder, marker = tmp_path / "received", tmp_path / "marker"
+    shutil.copytree(made, folder)
+    laid(folder / "evil.py", marker)
+    rename(folder / "0", "received.evil:Env")
+    return folder, marker
 
 
 def start(module: str, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -81,24 +89,20 @@ REFUSED = (
 @pytest.mark.parametrize(
     ("module", "arguments"),
     [
-        ("play", ["run=received", "episodes=1"]),
         ("play", ["run=received/checkpoints/best.safetensors", "episodes=1"]),
         ("train", ["resume=received", "stop.max_steps=200"]),
     ],
 )
-def test_a_namespace_package_is_imported_with_trust_alone(
-    module: str, arguments: list[str], received: tuple[Path, Path]
-) -> None:
+def test_a_namespace_package_needs_trust(module: str, arguments: list[str], received: tuple[Path, Path]) -> None:
     folder, marker = received
     result = start(module, folder.parent, *arguments)
-    assert (result.returncode, result.stderr.replace(f"{folder.parent}/", "")) == (2, f"dqnspeed: {REFUSED}\n")
-    assert not marker.exists()
+    assert result.returncode == 2 and not marker.exists()
+    assert result.stderr.startswith("dqnspeed: env.id=received.evil:Env: runs code that ")
+    assert "Add trust=true" in result.stderr and result.stderr.count("\n") == 1
     result = start(module, folder.parent, *arguments, "trust=true")
     assert result.returncode == 0 and marker.exists(), result.stderr
     marker.unlink()
-    result = start(
-        "play", folder.parent, "run=received", "episodes=1"
-    )  # a run that was resumed here counts as made here
+    result = start("play", folder.parent, "run=received", "episodes=1")  # a run resumed here counts as made here
     assert (result.returncode == 0) == marker.exists() == (module == "train")
 
 
@@ -133,7 +137,7 @@ def test_a_module_beside_the_folder_and_a_linked_folder_run_no_code(how: str, re
 def test_a_checkpoint_is_looked_at_before_anything_is_imported(made: Path, tmp_path: Path) -> None:
     """Also of a run that may import what it names."""
     shutil.copytree(made / "0", tmp_path / "run")
-    renamed(tmp_path / "run", "evil:Env")
+    rename(tmp_path / "run", "evil:Env")
     laid(tmp_path / "evil.py", tmp_path / "marker")
     (tmp_path / "run" / "checkpoints" / "best.safetensors").write_bytes(b"none")
     result = start("play", tmp_path, "run=run", "trust=true")
@@ -141,23 +145,15 @@ def test_a_checkpoint_is_looked_at_before_anything_is_imported(made: Path, tmp_p
     assert not (tmp_path / "marker").exists()
 
 
-def test_load_and_train_of_the_api_import_with_trust_alone(
-    received: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_python_api_needs_trust(received: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, marker = received
     monkeypatch.chdir(folder.parent)
     monkeypatch.syspath_prepend(str(folder.parent))
-    with pytest.raises(ConfigError, match=r"^env\.id=received\.evil:Env: runs code that received names"):
-        dqnspeed.load("received")
-    with pytest.raises(ConfigError, match=r"^env\.id=received\.evil:Env: runs code that received names"):
-        dqnspeed.train(["resume=received", "stop.max_steps=200"])
-    assert not marker.exists()
-    assert dqnspeed.load("received", trust=True).config.env.id == "received.evil:Env" and marker.exists()
-
-
-def test_a_report_imports_nothing(received: tuple[Path, Path]) -> None:
-    folder, marker = received
+    for call in (lambda: dqnspeed.load("received"), lambda: dqnspeed.train(["resume=received", "stop.max_steps=200"])):
+        with pytest.raises(ConfigError, match=r"^env\.id=received\.evil:Env: runs code that received names"):
+            call()
     assert start("report", folder.parent, "received").returncode == 0 and not marker.exists()
+    assert dqnspeed.load("received", trust=True).config.env.id == "received.evil:Env" and marker.exists()
 
 
 def test_a_run_that_was_made_here_needs_no_trust_wherever_it_lies(made: Path, tmp_path: Path) -> None:
@@ -188,10 +184,6 @@ def test_a_checkpoint_plays_by_itself(made: Path, tmp_path: Path) -> None:
     result = start("play", tmp_path, "run=it.safetensors", "episodes=1", "trust=true")
     assert result.returncode == 0, result.stderr
     assert json.loads((tmp_path / "play.jsonl").read_text())["games"]
-    result = start("play", tmp_path, "run=it.safetensors", "checkpoint=final")
-    assert result.stderr == (
-        "dqnspeed: checkpoint=final: does not go with run=it.safetensors, which names a checkpoint.\n"
-    )
 
 
 @pytest.mark.parametrize(
@@ -199,23 +191,17 @@ def test_a_checkpoint_plays_by_itself(made: Path, tmp_path: Path) -> None:
     [
         ({"env": {"id": "a.b:Env"}}, ["env.id=a.b:Env"]),
         ({"env": {"id": "evil:CartPole-v1"}}, ["env.id=evil:CartPole-v1"]),  # which Gymnasium would import
-        ({"env": {"id": "CartPole-v1"}}, []),
         ({"env": {"id": "ALE/Pong-v5"}}, []),
         ({"env": {"id": "ale_py:ALE/Pong-v5"}}, []),
-        ({"env": {"id": "pong"}}, []),
         ({"env": {"id": "plugin.envs:Env"}}, []),  # of an installed package
         ({"env": {"id": "plugin:Env"}}, ["env.id=plugin:Env"]),
         ({"env": {"id": "CartPole-v1", "kwargs": {"env_id": "evil:Env-v0"}}}, ["env.kwargs={'env_id': 'evil:Env-v0'}"]),
         ({"env": {"id": "CartPole-v1", "kwargs": {"at": ["12:30", "a: b"]}}}, []),
         ({"parallelism": {"name": "ray", "address": "host:6379"}}, ["parallelism.address=host:6379"]),
         ({"parallelism": {"name": "ray", "address": "auto"}}, []),
-        ({"parallelism": {"name": "ray", "address": None}}, []),
-        ({}, []),
     ],
 )
-def test_code_that_a_configuration_names(
-    config: dict[str, Any], named: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_in_a_configuration(config: dict[str, Any], named: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("it", "plugin.envs", plugins.ENTRY_POINTS)
     monkeypatch.setattr(plugins, "installed", lambda: EntryPoints([point]))
     assert trust.code_in(config) == named
@@ -236,36 +222,27 @@ def test_what_is_typed_is_trusted_and_nothing_else(tmp_path: Path) -> None:
     "text",
     [
         "env.id=evil:Env",
-        "hydra.callbacks.x._target_=os.system",
         "+hydra.callbacks.x._target_=os.system",
         "~hydra.callbacks.preflight",
         "hydra.searchpath=[received]",
         "hydra/launcher=ray",
-        "hydra.job.env_set.PYTHONPATH=received",
         "+experiment@hydra.callbacks=evil",
         "experiment=../../received/evil",
         "env.id=${oc.env:HOME}",
     ],
 )
-def test_the_record_of_a_received_sweep_runs_no_code(text: str, cli: Cli, tmp_path: Path) -> None:
-    folder = tmp_path / "received"
-    folder.mkdir()
+def test_the_record_of_a_received_sweep_runs_no_code(text: str, tmp_path: Path) -> None:
     for line, job in (([*SMALL[1:], text], []), (SMALL[1:], [text])):
         record = {"line": {"overrides": line}, "jobs": [{"folder": "0", "overrides": job}]}
-        (folder / SWEEP_JOBS).write_text(json.dumps(record))
-        with pytest.raises(
-            ConfigError, match=r": may run code, and .*sweep\.json, which names it, was not made here\."
-        ):
-            Record(Line(line), [Job("0", job)]).check(folder)
-    signing.write(folder / SWEEP_JOBS, record)
-    Record(Line(line), [Job("0", job)]).check(folder)
+        (tmp_path / SWEEP_JOBS).write_text(json.dumps(record))
+        with pytest.raises(ConfigError, match=r": may run code, and .*sweep\.json, .*, was not made here\."):
+            Record(Line(line), [Job("0", job)]).check(tmp_path)
+    signing.write(tmp_path / SWEEP_JOBS, record)
+    Record(Line(line), [Job("0", job)]).check(tmp_path)
 
 
-def test_a_received_sweep_goes_on_with_trust_alone(made: Path, tmp_path: Path) -> None:
-    folder, marker = tmp_path / "received", tmp_path / "marker"
-    shutil.copytree(made, folder)
-    laid(folder / "evil.py", marker)
-    renamed(folder / "0", "received.evil:Env")
+def test_a_received_sweep_goes_on_with_trust_alone(received_sweep: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, marker = received_sweep
     record = json.loads((folder / SWEEP_JOBS).read_text())
     missing = {"folder": "1", "overrides": [*record["jobs"][0]["overrides"], "seed=2"]}
     record["jobs"].append(missing)
@@ -283,11 +260,10 @@ def test_a_received_sweep_goes_on_with_trust_alone(made: Path, tmp_path: Path) -
     assert result.returncode == 0, result.stderr
 
 
-def test_a_job_of_a_received_sweep_that_names_other_code_fails(made: Path, tmp_path: Path) -> None:
-    folder, marker = tmp_path / "received", tmp_path / "marker"
-    shutil.copytree(made, folder)
-    laid(folder / "evil.py", marker)
-    renamed(folder / "0", "received.evil:Env")
+def test_a_job_of_a_received_sweep_that_names_other_code_fails(
+    received_sweep: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, marker = received_sweep
     (folder / "0" / "summary.json").unlink()  # so that it is resumed
     text = (folder / SWEEP_JOBS).read_text().replace("toy_envs:Counter-v0", "CartPole-v1")
     (folder / SWEEP_JOBS).write_text(text)
@@ -296,7 +272,7 @@ def test_a_job_of_a_received_sweep_that_names_other_code_fails(made: Path, tmp_p
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("name", ["../x", "/x", "0/../../x", ".", "link"])
+@pytest.mark.parametrize("name", ["/x", "0/../../x", ".", "link"])
 def test_a_job_that_is_not_below_its_sweep_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "link").symlink_to(tmp_path)
@@ -328,21 +304,21 @@ def test_where_no_key_can_be_kept_a_run_trains_and_needs_trust(tmp_path: Path) -
     "name", ["metrics.jsonl", "episodes.csv", ".lock", "checkpoints", "videos", ".hydra", "train.log", "play.jsonl"]
 )
 def test_nothing_is_written_through_a_link(name: str, made: Path, tmp_path: Path) -> None:
-    """A text of 400 lines lost 237 of them so."""
     shutil.copytree(made / "0", tmp_path / "run")
     kept, link = tmp_path / "kept", tmp_path / "run" / name
     if link.is_dir():
         link.rename(kept)
     else:
         link.unlink(missing_ok=True)
-        kept.write_text("".join(f"a line {i}\n" for i in range(400)))
+        kept.write_text("a line\n" * 400)
     link.symlink_to(kept)
     before = {path: path.read_bytes() for path in (kept, *kept.rglob("*")) if path.is_file()}
-    lines = {"train": ["resume=run", "stop.max_steps=200"], "play": ["run=run", "episodes=1", "checkpoint=final"]}
-    for module, arguments in lines.items():
-        result = start(module, tmp_path, *arguments)
-        assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
-        assert result.stderr.startswith(f"dqnspeed: run/{name}: is a link") or name == ".lock", result.stderr
+    if name in ("videos", "play.jsonl", ".lock"):
+        result = start("play", tmp_path, "run=run", "episodes=1", "checkpoint=final")
+    else:
+        result = start("train", tmp_path, "resume=run", "stop.max_steps=200")
+    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
+    assert result.stderr.startswith(f"dqnspeed: run/{name}: is a link") or name == ".lock", result.stderr
     assert {path: path.read_bytes() for path in (kept, *kept.rglob("*")) if path.is_file()} == before
 
 

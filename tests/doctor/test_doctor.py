@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import forked
 import gymnasium
 import numpy as np
 import pytest
-from conftest import environment, make_run
+from conftest import Command, environment, make_run
 
-from dqnspeed.doctor import checkup, command, diagnosis, training
+from dqnspeed.doctor import checkup, command, training
 from dqnspeed.doctor.checkup import LOOK, OK, WRONG, Finding, RandomPlay, check_play
 from dqnspeed.doctor.diagnosis import diagnose
 from dqnspeed.envs import describe
 
-Script = Callable[..., tuple[int, str, str]]
 QUICK = ["model.hidden=[16]", "replay.buffer_size=2000", "algo.learning_starts=100", "execution.threads=1"]
 
 
@@ -59,7 +56,6 @@ def test_pong_is_sound(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "phrase"),
     [
-        ("stop.max_minutes=1", "6,000 steps in 1 minute (stop.max_minutes)"),
         ("stop.max_minutes=1 stop.max_steps=10_000_000", "6,000 steps in 1 minute (stop.max_minutes)"),
         ("stop.max_minutes=600 stop.max_steps=720_000", "2.0 h for 720,000 steps (stop.max_steps)"),
         ("", "2.8 h for 1,000,000 steps (as many as the book's Pong)"),
@@ -93,9 +89,7 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found(mistake: str, tmp_path: Path) -> None:
     topic, words = MISTAKES[mistake]
-    found = ask(
-        tmp_path, "wrappers=none", "env.id=toy_envs:Sick-v0", f"env.kwargs={{mistakes: [{mistake}]}}", "model=board"
-    )
+    found = ask(tmp_path, *SICK, f"env.kwargs={{mistakes: [{mistake}]}}")
     assert found[topic].verdict == (LOOK if mistake == "changed" else WRONG) and words in str(found[topic])
 
 
@@ -107,7 +101,7 @@ def test_numbers_that_stop_being_finite_are_reported() -> None:
     assert "nan at step 501" in found["rewards"].text
 
 
-@pytest.mark.parametrize("wrong", ["no info", "four values", "nan", "nan reward", "raises", "turned"])
+@pytest.mark.parametrize("wrong", ["no info", "nan", "nan reward", "raises"])
 def test_an_environment_that_breaks_is_reported_without_a_traceback(wrong: str, tmp_path: Path) -> None:
     kwargs = f"env.kwargs={{kind: {'float' if wrong == 'nan' else 'hwc'}, wrong: '{wrong}'}}"
     found = ask(tmp_path, "env.id=toy_envs:Anything-v0", "wrappers=none", "model=board", kwargs)
@@ -120,30 +114,25 @@ def test_no_time_to_play_is_no_mistake_of_the_environment_nor_is_a_close_that_ra
     assert found["observations"].verdict != WRONG and found["rewards"].text.startswith("1 to 1")
 
 
-def test_four_mistakes_at_once_are_all_reported(
-    tmp_path: Path, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_four_mistakes_are_all_reported(tmp_path: Path, run_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     mistakes = ["divided", "huge", "endless", "changed"]
-    code, out, _ = script(command, *SICK, "seconds=1", f"env.kwargs={{mistakes: [{','.join(mistakes)}]}}", *QUICK)
+    code, out, _ = run_here(command, *SICK, "seconds=1", f"env.kwargs={{mistakes: [{','.join(mistakes)}]}}", *QUICK)
     assert code == 1 and (tmp_path / "doctor.png").exists()
     for mistake in mistakes:
         topic, words = MISTAKES[mistake]
         assert any(not line.startswith("ok") and topic in line and words in line for line in out.splitlines())
 
 
-@pytest.mark.parametrize("algo", ["a2c", "a3c", "ppo", "pqn"])
-def test_every_algorithm_can_be_asked_about(algo: str, tmp_path: Path) -> None:
-    found = ask(tmp_path, "env=cartpole", f"algo={algo}", "num_envs=4", "algo.batch_size=16")
-    assert found["gradients"].verdict != WRONG and "updates/s" in found["speed"].text
+@pytest.mark.parametrize(
+    "line", ["env=cartpole algo=ppo num_envs=4 algo.batch_size=16", "env=frozen_lake algo=q_learning"]
+)
+def test_an_algorithm_of_any_kind_can_be_asked_about(line: str, tmp_path: Path) -> None:
+    found = ask(tmp_path, *line.split())
+    assert found.get("gradients", found["speed"]).verdict != WRONG and "updates/s" in found["speed"].text
 
 
-def test_a_table_can_be_asked_about(tmp_path: Path) -> None:
-    found = ask(tmp_path, "env=frozen_lake", "algo=q_learning")
-    assert "updates/s" in found["speed"].text
-
-
-def test_bad_input_gets_one_sentence(script: Script) -> None:
+def test_bad_input_gets_one_sentence(run_here: Command) -> None:
     for line, sentence in {
         "seconds=-3": "seconds=-3.0: must be more than 0.",
         "picture=nowhere/a.png": "picture=nowhere/a.png: there is no such folder.",
@@ -151,28 +140,14 @@ def test_bad_input_gets_one_sentence(script: Script) -> None:
         "env=pongg": "env=pongg: there is no such option",
         "-m": "-m: is no option; give KEY=VALUE, where KEY is one of seconds, picture; or GROUP=OPTION and ",
     }.items():
-        code, _, errors = script(command, line)
+        code, _, errors = run_here(command, line)
         assert code == 2 and errors.startswith(f"dqnspeed: {sentence}"), errors
-
-
-HANGS = ["env.id=toy_envs:Broken-v0", "wrappers=none", "model=mlp", "parallelism.timeout_s=3", "seconds=60", *QUICK]
-
-
-def check_hang(line: str, topic: str) -> None:
-    assert line.startswith(f"wrong  {topic:<14} env.id=toy_envs:Broken-v0 has not answered for 3 s (")
-    assert "in hang_in_the_toy)" in line and "set parallelism.timeout_s=60 to wait longer" in line
-
-
-def test_the_doctor_ends_if_an_environment_is_never_made(tmp_path: Path) -> None:
-    line = [*HANGS, "env.kwargs={how: never made}"]
-    done = forked.run("dqnspeed.doctor", *line, cwd=tmp_path, env=environment(), timeout=120)
-    assert done.returncode == 1
-    check_hang(done.stdout.splitlines()[-1], "spaces")
 
 
 def test_the_doctor_ends_if_an_environment_hangs_in_a_game(tmp_path: Path) -> None:
     ready = tmp_path / "ready"  # the toy hangs once this folder is there
-    line = [*HANGS, f"env.kwargs={{how: hang, folder: '{ready}'}}"]
+    line = ["env.id=toy_envs:Broken-v0", "wrappers=none", "model=mlp", "parallelism.timeout_s=3", "seconds=60", *QUICK,
+            f"env.kwargs={{how: hang, folder: '{ready}'}}"]  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-m", "dqnspeed.doctor", *line], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE,
         text=True,
@@ -185,20 +160,11 @@ def test_the_doctor_ends_if_an_environment_hangs_in_a_game(tmp_path: Path) -> No
     *_, last = lines
     assert process.wait(20) == 1
     process.stdout.close()
-    check_hang(last, "play")
+    assert last.startswith("wrong  play           env.id=toy_envs:Broken-v0 has not answered for 3 s (")
+    assert "in hang_in_the_toy)" in last and "set parallelism.timeout_s=60 to wait longer" in last
 
 
 def test_running_statistics_of_a_copy_are_told() -> None:
     env = gymnasium.wrappers.NormalizeObservation(gymnasium.make("CartPole-v1"))
     findings = list(checkup.check_wrappers(env, make_run("experiment=own_env")))
     assert [finding.verdict for finding in findings] == [LOOK] and "not saved" in findings[0].text
-
-
-def test_a_game_of_ales_may_last_as_long_as_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = list[int | None]()
-    monkeypatch.setattr(diagnosis, "_play", lambda run, spec, limit, *_: limits.append(limit) or iter(()))
-    monkeypatch.setattr(diagnosis, "check_training", lambda *_: iter(()))
-    for line in (["env=freeway"], ["experiment=cartpole"]):
-        found = list(diagnosis.diagnose(make_run(*line), 0.1, tmp_path / "seen.png"))
-        assert not [finding for finding in found if finding.verdict == WRONG]
-    assert limits == [27_000, 500]

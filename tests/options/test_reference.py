@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import io
 import re
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import forked
 import pytest
-from conftest import TESTS, environment, make_run
+from conftest import TESTS, Command, environment, make_run, mostly_integration
 from omegaconf import OmegaConf
 from rich.console import Console
 
@@ -23,23 +21,13 @@ from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.options import command
 from dqnspeed.options.reference import (
-    Key,
-    Section,
-    defaults_in_words,
     equivalent_overrides,
     keys,
     meanings,
     page,
     sections,
-    written,
 )
 from dqnspeed.system import machine
-
-
-def mostly_integration(names: Iterable[str], *quick: str) -> list[Any]:
-    """All names, of which only ``quick`` ones run without the integration tests, since each composes many runs."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.integration) for name in names]
-
 
 EXPERIMENTS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
 FILES = sorted(
@@ -48,11 +36,6 @@ FILES = sorted(
     if path.stem != "reward_bounds" and "hydra" not in path.relative_to(CONF_DIR).parts
 )
 SECTIONS = [*GROUPS, "execution", "checkpoint", "stop", "eval", "run"]
-
-
-@functools.cache
-def all_keys() -> set[str]:
-    return {name for section in sections() for name in meanings(section)}
 
 
 def keys_in(path: Path) -> Iterator[str]:
@@ -70,26 +53,22 @@ def keys_in(path: Path) -> Iterator[str]:
 
 
 def test_every_key_of_every_schema_has_a_meaning() -> None:
-    hints = [field.type for field in dataclasses.fields(RunConfig)]
-    schemas = [known for group in GROUPS.values() for known in group.options.values()]
-    assert len(hints) == 18 and len(schemas) > 25
-    for schema in (RunConfig, *schemas):
+    for schema in (RunConfig, *(known for group in GROUPS.values() for known in group.options.values())):
         for field in dataclasses.fields(schema):
             assert field.metadata["about"], f"{schema.__name__}.{field.name}"
     for section in sections():
-        for name, about in meanings(section).items():
-            assert about, name
+        assert all(meanings(section).values()), section
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_every_key_of_the_files_is_in_the_reference(path: Path) -> None:
-    known = all_keys()
-    assert {key for key in keys_in(path) if not key.startswith("hydra.") and not key.endswith("defaults")} <= known
-    if path.parent.name in sections():
-        assert sections()[path.parent.name].options[path.stem], "has no description"
+def test_every_key_of_the_files_is_in_the_reference() -> None:
+    known, shown = {name for section in sections() for name in meanings(section)}, sections()
+    for path in FILES:
+        used = {key for key in keys_in(path) if not key.startswith("hydra.") and not key.endswith("defaults")}
+        assert used <= known, path
+        if path.parent.name in shown:
+            assert shown[path.parent.name].options[path.stem], f"{path} has no description"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_integration(SECTIONS, "replay", "stop"))
 def test_the_defaults_are_those_of_a_composed_run(name: str) -> None:
     section = sections()[name]
@@ -115,7 +94,6 @@ def resolved(root: Any, value: Any) -> Any:
     return plain["found"]  # type: ignore[index, call-overload]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("experiment", mostly_integration(EXPERIMENTS, "cartpole", "speedrun"))
 def test_the_overrides_of_an_experiment_make_the_same_run(experiment: str) -> None:
     run, same = make_run(f"experiment={experiment}"), make_run(*equivalent_overrides("experiment", experiment))
@@ -125,53 +103,6 @@ def test_the_overrides_of_an_experiment_make_the_same_run(experiment: str) -> No
     assert dataclasses.replace(same, experiment=run.experiment) == run
 
 
-def test_computed_values_are_in_words() -> None:
-    for value, words in {
-        "${mul:32,${num_envs}}": "32 × num_envs",
-        "${algo.ent_coef}": "algo.ent_coef",
-        "${mine:${a.b},2}": "mine(a.b,2)",
-        "auto": "auto",
-    }.items():
-        assert written(value) == words
-    values = {
-        "null": None,
-        "true": True,
-        "1e-08": 1e-8,
-        "[[32,8],[64,4]]": [[32, 8], [64, 4]],
-        "{a: null}": {"a": None},
-    }
-    assert [written(value) for value in values.values()] == list(values)
-
-
-def test_a_default_of_most_options_comes_first() -> None:
-    section = dataclasses.replace(sections()["algo"], options={"a": "", "b": "", "c": ""})
-
-    def shown(**defaults: Any) -> str:
-        return defaults_in_words(Key("algo.x", "", "", defaults), section)
-
-    assert shown(a=1, b=1, c=1) == "1"
-    assert shown(a=1, b=2, c=1) == "1; 2 (b)"
-    assert shown(a=1, b=2, c=3) == "1 (a); 2 (b); 3 (c)"
-    assert shown(a=1, b=1) == "1 (a, b)"  # c has no such key
-
-
-def show(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
-) -> tuple[int, list[str], str]:
-    """Exit code, lines and errors of ``dqnspeed.options WORD...``."""
-    monkeypatch.setattr(sys, "argv", ["dqnspeed-options", *words])
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-    code = 0
-    try:
-        command.main()
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    out, errors = capsys.readouterr()
-    return code, out.splitlines(), errors
-
-
-SIGMA0 = "`exploration.sigma0`"
 SHOWN = {
     "": [
         "| exploration | exploration of the actors | linear, noisy",
@@ -182,8 +113,7 @@ SHOWN = {
         "| `stop.window` | finished games over which the mean is taken | a whole number",
     ],
     "seed": ["| `seed` | seed of all random numbers | a whole number"],
-    "exploration.sigma0": ["## exploration", f"| {SIGMA0} "],
-    "exploration.sigma0=0.1": ["## exploration", f"| {SIGMA0} "],
+    "exploration.sigma0=0.1": ["## exploration", "| `exploration.sigma0` "],
     "replay=prioritized": [
         "| `replay.beta` | ",
         "| `replay.buffer_size` | ",
@@ -200,18 +130,15 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("words", SHOWN)
-@pytest.mark.slow
-def test_output_in_a_pipe_is_markdown(
-    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, shown, errors = show(monkeypatch, capsys, *words.split())
+def test_output_in_a_pipe_is_markdown(words: str, run_here: Command) -> None:
+    code, shown, errors = run_here(command, *words.split())
     assert (code, errors) == (0, "")
-    for line in SHOWN[words]:
-        assert any(one.startswith(line) for one in shown), (line, shown)
-    if words == "experiment=speedrun":
-        assert any(
-            "Kind: equivalent, changes the task" in line and "`wrappers.frame_skip=12`" in line for line in shown
-        )
+    assert any(line.startswith(SHOWN[words]) for line in shown.splitlines()), shown
+
+
+def test_an_experiment_is_shown_with_its_kind_and_overrides(run_here: Command) -> None:
+    _, shown, _ = run_here(command, "experiment=speedrun")
+    assert "Kind: equivalent, changes the task" in shown and "`wrappers.frame_skip=12`" in shown
 
 
 @pytest.mark.parametrize(
@@ -222,14 +149,11 @@ def test_output_in_a_pipe_is_markdown(
         ("--algo", "--algo: is no option"),
     ],
 )
-def test_unknown_words_are_one_sentence(
-    words: str, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, shown, errors = show(monkeypatch, capsys, words)
+def test_unknown_words_are_one_sentence(words: str, sentence: str, run_here: Command) -> None:
+    code, shown, errors = run_here(command, words)
     assert code == 2 and not shown and errors.startswith(f"dqnspeed: {sentence}") and errors.count("\n") == 1
 
 
-@pytest.mark.slow
 def test_a_narrow_terminal_shows_names_whole_and_keeps_all_text() -> None:
     def drawn(width: int) -> str:
         console = Console(file=io.StringIO(), width=width, color_system=None)
@@ -249,16 +173,3 @@ def test_options_of_a_plugin_are_listed(tmp_path: Path) -> None:
     done = forked.run("dqnspeed.options", "replay", cwd=tmp_path, env=env, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "\n| `recent` |" in done.stdout and "\n| `replay.draws`" in done.stdout
-
-
-@pytest.mark.slow
-def test_every_default_of_an_experiment_and_a_game_is_listed() -> None:
-    for name in ("speedrun", "baseline"):
-        assert {key.name for key in keys(only("experiment", name))} == set(meanings("experiment"))
-    (alien,) = (key for key in keys(only("env", "alien")) if key.name == "env.id")
-    assert alien.defaults == {"alien": "AlienNoFrameskip-v4"}
-
-
-def only(group: str, option: str) -> Section:
-    """A group with one of its options."""
-    return dataclasses.replace(sections()[group], options={option: ""})

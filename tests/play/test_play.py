@@ -11,33 +11,37 @@ import resource
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import forked
 import numpy as np
+import pygame
 import pytest
 import toy_envs
-from conftest import TOY, environment, make_run, train_in
+from conftest import TOY, Command, environment, make_run, train_in
 from gymnasium import spaces
 
 import dqnspeed
 from dqnspeed import envs
 from dqnspeed.config.options import ConfigError
+from dqnspeed.play import command
 from dqnspeed.play.agent import Agent, PlayConfig
 from dqnspeed.play.command import COMMAND_LINE
-from dqnspeed.play.games import Session
 from dqnspeed.play.games import play as play_here
 from dqnspeed.play.overlay import HEIGHT, Overlay
-from dqnspeed.play.recorder import Recorder, print_write_errors
+from dqnspeed.play.recorder import print_write_errors
 from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
-from dqnspeed.report.runs import read_run, return_of
-from dqnspeed.system import messages
+from dqnspeed.report.runs import return_of
 from dqnspeed.tracking.video import Film, check_encoder, enlarge, frame_rate, picture, write_mp4
 from dqnspeed.training import state_file
-from dqnspeed.training.evaluation import Game
+
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+
+
+@pytest.fixture(autouse=True)
+def dummy_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
 
 
 def options(*arguments: str) -> PlayConfig:
@@ -61,7 +65,7 @@ def played(run: Path) -> list[dict[str, Any]]:
 
 
 def play(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    without_display = {k: v for k, v in environment().items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    without_display = {k: v for k, v in environment().items() if k not in DISPLAYS}
     return forked.run("dqnspeed.play", *arguments, cwd=folder, env=without_display | more, timeout=120)
 
 
@@ -69,7 +73,7 @@ def play(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProc
 def atari(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder above a short run on the CPU, in games of 50 agent steps, whose configuration names a GPU."""
     folder = tmp_path_factory.mktemp("atari")
-    line = ["env=breakout", "backend=ale", "model=small", "num_envs=2", "algo.learning_starts=200",
+    line = ["env=breakout", "backend=ale", "model=small", "num_envs=2", "algo.learning_starts=240",
             "algo.batch_size=8", "replay.buffer_size=1000", "stop.max_steps=250", "env.max_episode_frames=200",
             "execution.threads=1", "tracking=local", "tracking.progress=off", "tracking.video_every=4"]  # fmt: skip
     dqnspeed.train(line, folder=folder / "run")
@@ -116,31 +120,20 @@ def test_a_play_that_is_terminated_leaves_no_half_film(atari: Path, tmp_path: Pa
     shutil.copytree(atari / "run", tmp_path / "run")
     arguments = ["run=run", "episodes=200", "record=true", "checkpoint=final"]
     with forked.Forked("dqnspeed.play", *arguments, cwd=tmp_path, env=environment()) as run:
-        deadline = time.monotonic() + 60
-        while not list((tmp_path / "run" / "videos").glob("film_*.partial")):
-            assert run.poll() is None and time.monotonic() < deadline, run.communicate()
-            time.sleep(0.01)
+        run.wait_for(lambda: list((tmp_path / "run" / "videos").glob("film_*.partial")))
         run.terminate()
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 128 + signal.SIGINT and errors == ""
     assert not list((tmp_path / "run" / "videos").glob("*.partial"))
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_an_agent_of_the_emulator_is_played_and_its_game_examined(tmp_path: Path) -> None:
-    game = [
-        "env=breakout",
-        "backend=atari_warp",
-        "backend.compile_rom=false",
-        "env.max_episode_frames=200",
-        "execution.threads=1",
-    ]
-    result = forked.run(
-        "dqnspeed.train", *game, "parallelism=process", "num_envs=2", "algo.learning_starts=50", "algo.batch_size=8",
-        "model=small", "replay.buffer_size=1000", "stop.max_steps=100", "tracking=local", "hydra.run.dir=run",
-        cwd=tmp_path, env=environment(), timeout=120,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+    game = ["env=breakout", "backend=atari_warp", "backend.compile_rom=false", "env.max_episode_frames=200",
+            "execution.threads=1"]  # fmt: skip
+    small = ["algo.learning_starts=50", "algo.batch_size=8", "model=small", "replay.buffer_size=1000"]
+    line = ["parallelism=process", "num_envs=2", "stop.max_steps=100", "tracking=local", "tracking.progress=off"]
+    dqnspeed.train([*game, *small, *line], folder=tmp_path / "run")
     result = play(tmp_path, "run=run", "episodes=1", "record=true", "epsilon=0.3")
     assert result.returncode == 0, result.stderr
     [kept] = played(tmp_path / "run")[-1]["games"]
@@ -150,15 +143,6 @@ def test_an_agent_of_the_emulator_is_played_and_its_game_examined(tmp_path: Path
     assert result.returncode == 0 and "wrong" not in result.stdout, result.stdout
 
 
-def test_a_window_shows_the_games(
-    atari: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("pygame")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    play_here(options(f"run={atari / 'run'}", "episodes=1", "window=true", "fps=1000", "checkpoint=final"))
-    assert "game 1: return" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [("DISPLAY", ":99", "the display does not answer"), ("SDL_VIDEODRIVER", "none", "none not ")],
@@ -166,8 +150,7 @@ def test_a_window_shows_the_games(
 def test_a_display_that_cannot_be_used_ends_no_play_that_did_not_ask_for_it(
     name: str, value: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("pygame")
-    for variable in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+    for variable in DISPLAYS:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv(name, value)
     assert not wants_window(options())
@@ -176,9 +159,7 @@ def test_a_display_that_cannot_be_used_ends_no_play_that_did_not_ask_for_it(
         wants_window(options("window=true"))
 
 
-def test_what_is_seen_in_a_window_is_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    pygame = pytest.importorskip("pygame")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+def test_what_is_seen_in_a_window_is_the_picture() -> None:
     image = np.random.default_rng(0).integers(0, 256, (210, 160, 3)).astype(np.uint8)
     with contextlib.closing(Screen(1000)) as screen:
         screen.show(image)
@@ -187,38 +168,24 @@ def test_what_is_seen_in_a_window_is_the_picture(monkeypatch: pytest.MonkeyPatch
         pygame.event.post(pygame.event.Event(pygame.QUIT))
         with pytest.raises(WindowClosedError):
             screen.show(image)
-    with contextlib.closing(
-        Screen(1000)
-    ) as screen:  # of a ribbon no window is wider than 1600 pixels, if the ribbon is not
-        screen.show(image[:2].reshape(1, 320, 3))
-        assert pygame.display.get_surface().get_size() == (1600, 5)
 
 
-def test_a_window_that_is_closed_keeps_the_games_that_ended(atari: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pygame")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    num_shown, of_first_game, end_game = [0], [0], Session.end_game
+def test_a_window_that_is_closed_keeps_the_games_that_ended(catch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = list[np.ndarray]()
 
     def show(self: Screen, image: np.ndarray) -> None:
-        num_shown[0] += 1
-        if of_first_game[0] and num_shown[0] > of_first_game[0] + 10:
+        shown.append(image)
+        if len(shown) == 9:  # in the second game
             raise WindowClosedError
 
-    def count(session: Session, game: Game) -> None:
-        of_first_game[0] = num_shown[0]
-        end_game(session, game)
-
     monkeypatch.setattr(Screen, "show", show)
-    monkeypatch.setattr(Session, "end_game", count)
-    result = play_here(options(f"run={atari / 'run'}", "episodes=3", "window=true", "checkpoint=final"))
-    assert len(result["games"]) == 1 and num_shown[0] == of_first_game[0] + 11
+    result = play_here(options(f"run={catch}", "episodes=3", "window=true"))
+    assert len(result["games"]) == 1 and len(shown) == 9
 
 
-def test_an_environment_that_cannot_be_drawn_is_played_where_nobody_asked_to_see_it(
+def test_a_game_without_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("pygame")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     dqnspeed.train([*TOY, "stop.max_steps=100"], folder=tmp_path / "run")
     shown = play_here(options(f"run={tmp_path / 'run'}", "episodes=1"))
     assert len(shown["games"]) == 1 and "The games are not shown: " in capsys.readouterr().out
@@ -249,11 +216,7 @@ def test_a_policy_plays_its_most_likely_actions_or_draws(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize("overlay", [False, True])
-def test_a_game_of_five_steps_is_shown_and_filmed_in_six_pictures(
-    overlay: bool, catch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("pygame")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+def test_five_steps_are_six_pictures(overlay: bool, catch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = list[np.ndarray]()
     monkeypatch.setattr(Screen, "show", lambda self, image: shown.append(image))
     result = play_here(options(f"run={catch}", "episodes=2", "record=true", "window=true", f"overlay={overlay}"))
@@ -281,11 +244,7 @@ def test_training_games_are_recorded_and_the_curve_points_to_them(atari: Path) -
 
 def test_the_frames_of_a_recorded_game_are_that_games_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The counting environment's frames say (seed, episode, step), so each film can be checked on its own."""
-    for kind in (
-        ["parallelism=serial"],
-        ["parallelism=process"],
-        ["parallelism=process", "parallelism.transport=queue"],
-    ):
+    for kind in (["parallelism=serial"], ["parallelism=process", "parallelism.transport=queue"]):
         videos = []
 
         def keep(path: Path, frames: Any, fps: float, videos: list[Any] = videos) -> None:
@@ -305,64 +264,39 @@ def test_the_frames_of_a_recorded_game_are_that_games_frames(tmp_path: Path, mon
             assert steps.tolist() == list(range(8))  # the last picture too
 
 
-BAD = {
-    "--help": None,
-    "run=nowhere": "nowhere: there is no such folder.",
-    f"run={'x' * 300}": f"{'x' * 300}: cannot be looked into (File name too long).",
-    "run=run checkpoint=nothing": "checkpoint=nothing: is not in run/checkpoints. Choose one of ",
-    "run=run window=true": "window=true: there is no display here. record=true writes videos instead.",
-}
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    {
+        "run=nowhere": "nowhere: there is no such folder.",
+        f"run={'x' * 300}": f"{'x' * 300}: cannot be looked into (File name too long).",
+        "run=run checkpoint=nothing": "checkpoint=nothing: is not in run/checkpoints. Choose one of ",
+        "run=run window=true": "window=true: there is no display here. record=true writes videos instead.",
+        "run=run episodes=0": "episodes=0: must be at least 1.",
+    }.items(),
+)
+def test_play_answers_mistakes_in_one_sentence(
+    line: str, sentence: str, catch: Path, run_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(catch.parent)
+    for variable in DISPLAYS:
+        monkeypatch.delenv(variable, raising=False)
+    code, _, errors = run_here(command, *line.split())
+    assert code == 2 and errors.startswith(f"dqnspeed: {sentence}") and errors.count("\n") == 1
 
 
-@pytest.mark.parametrize("line", BAD)
-def test_play_answers_mistakes_in_one_sentence(line: str, atari: Path) -> None:
-    result = play(atari, *line.split())
-    if BAD[line] is None:
-        assert result.returncode == 0 and "episodes     games to play [5]" in result.stdout
-        return
-    assert result.returncode == 2 and result.stderr.startswith(f"dqnspeed: {BAD[line]}"), result.stderr
-    assert result.stderr.count("\n") == 1
-
-
-def test_without_a_run_the_newest_with_something_to_play_is_played(
-    atari: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_newest_run_is_played(
+    catch: Path, tmp_path: Path, run_here: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = play(tmp_path, "episodes=1")
-    assert result.returncode == 2 and result.stderr == (
-        "dqnspeed: outputs/ and multirun/: hold no run with something to play; "
-        f"{messages.command('train', 'experiment=speedrun')} makes one.\n"
-    )
+    code, _, errors = run_here(command, "episodes=1")
+    assert code == 2 and errors.startswith("dqnspeed: outputs/ and multirun/: hold no run with something to play; ")
     run = tmp_path / "outputs" / "day" / "time"
-    shutil.copytree(atari / "run", run)
+    shutil.copytree(catch, run)
     for name in ("outputs/later", "multirun/day/time/0"):
         (tmp_path / name / "checkpoints").mkdir(parents=True)
         (tmp_path / name / "metrics.jsonl").touch()  # newer, and nothing to play yet
-    result = play(tmp_path, "episodes=1", "checkpoint=final")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("plays the newest run, outputs/day/time\n")
-    assert played(run)[-1]["games"]
-
-
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("run=x episode=2", "episode=2: is no option (nearest: episodes); "),
-        ("run=x episodes=0", "episodes=0: must be at least 1."),
-        ("run=x epsilon=1.5", "epsilon=1.5: must be at most 1."),
-        ("run=x device=tpu", "device=tpu: choose one of auto, cpu, cuda, mps."),
-        ("run=[a", """run=[a: cannot be read; quote it, as in run='"VALUE"'."""),
-    ],
-)
-def test_options_of_play_are_checked(line: str, sentence: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        options(*line.split())
-    assert str(raised.value).startswith(sentence)
-
-
-def test_recording_needs_images(cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    result = cli(*TOY, "tracking.video_every=5")
-    assert result.returncode == 2 and "tracking.video_every=5: records what the agent sees" in result.stderr
+    code, shown, _ = run_here(command, "episodes=1", "checkpoint=final", "window=false")
+    assert code == 0 and shown.startswith("plays the newest run, outputs/day/time\n") and played(run)[-1]["games"]
 
 
 def test_pictures_of_frames() -> None:
@@ -458,25 +392,13 @@ def test_a_checkpoint_of_another_network_is_refused(atari: Path) -> None:
     own = Agent(options(f"run={atari / 'run'}", "checkpoint=own", "window=false"))
     assert own.agent_steps == state["progress"]["agent_steps"] >= 250
     (folder / "own.safetensors").unlink()
-    film = atari / "run" / "videos" / "play_final_seed77_episode_000001_return_9000.mp4"
-    film.parent.mkdir(exist_ok=True)
-    film.write_bytes(b"\0\0\0 ftypisom")
-    assert read_run(atari / "run").best_video == film
-    film.write_text("no film")
-    assert read_run(atari / "run").best_video != film
-    film.unlink()
 
 
-def test_a_film_whose_name_is_taken_still_ends_with_its_return(atari: Path, tmp_path: Path) -> None:
-    agent = Agent(options(f"run={atari / 'run'}", "checkpoint=final", "window=false", "record=true"))
-    films = list[Path | None]()
-    for _ in range(3):
-        recorder = Recorder(None, agent, [], options("record=true"), 30)  # type: ignore[arg-type]
-        recorder._folder = tmp_path
-        recorder._film = Film(tmp_path, 30)
-        recorder._film.add(np.zeros((20, 20, 3), np.uint8))
-        films.append(recorder.end("play_final_seed1_episode_000001_return_-21.mp4"))
-    assert len(set(films)) == 3 and [return_of(film) for film in films if film and film.exists()] == [-21] * 3
+def test_a_film_whose_name_is_taken_still_ends_with_its_return(catch: Path) -> None:
+    line = options(f"run={catch}", "episodes=1", "record=true", "window=false")
+    games = [play_here(line)["games"][0] for _ in range(3)]
+    films = [catch / game["video"] for game in games]
+    assert len(set(films)) == 3 and [return_of(film) for film in films] == [game["return"] for game in games]
 
 
 def test_a_film_has_pictures_of_one_size_and_needs_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

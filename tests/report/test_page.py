@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Command
 
 from dqnspeed.report import command as report
 from dqnspeed.report.figures import Figure, Series, thin_out
@@ -161,26 +163,6 @@ def test_the_page_fits_a_phone_and_is_dark_where_that_is_wanted(opened: Any) -> 
     assert opened.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_on_a_phone_no_table_is_cut_and_no_toolbar_covers_a_plot(opened: Any) -> None:
-    cut = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).length"
-    assert opened.locator(".modebar").count() > 0
-    opened.set_viewport_size({"width": 390, "height": 844})
-    opened.wait_for_function("!document.querySelector('.modebar')")
-    assert opened.locator(".scroll").evaluate_all(cut) == 0
-    row = opened.locator("#summary ~ .scroll tbody tr").first
-    labels = "row => [...row.querySelectorAll('td')].map(cell => getComputedStyle(cell, '::before').content)"
-    assert {'"steps/s"', '"time to solve"', '"solved"', '"mean return"'} <= set(row.evaluate(labels))
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-def test_a_caption_keeps_away_from_the_title_of_an_axis(opened: Any, width: int) -> None:
-    opened.set_viewport_size({"width": width, "height": 900})
-    opened.wait_for_timeout(500)
-    gaps = """figures => figures.map(figure => figure.querySelector("figcaption").getBoundingClientRect().top
-        - figure.querySelector(".xtitle").getBoundingClientRect().bottom)"""
-    assert min(opened.locator("figure", has=opened.locator(".xtitle")).evaluate_all(gaps)) >= 6
-
-
 @pytest.mark.parametrize(("bound", "shown"), [(475.0, False), (210.0, True), (17.0, True), (-300.0, False)])
 def test_an_axis_is_that_of_the_curves_and_not_of_a_bound_far_away(bound: float, shown: bool) -> None:
     curve = Series("baseline", "mean", 0, [0.0, 1.0], [50.0, 180.0], [40.0, 150.0], [60.0, 200.0])
@@ -227,11 +209,6 @@ def test_a_sweep_tells_how_many_of_its_runs_have_ended(tmp_path: Path) -> None:
     write_run(tmp_path / "2", "baseline", 2, reports=10)
     progress = progress_of([tmp_path / "0", tmp_path / "2"], [read_run(tmp_path / name) for name in "02"])
     assert progress.is_done and progress.sentence() == ""
-    for name in "01":
-        write_run(tmp_path / "finer" / name, "baseline", 3, reports=10)
-    (tmp_path / "finer" / "multirun.yaml").touch()
-    folders = [*(tmp_path / name for name in "012"), *(tmp_path / "finer" / name for name in "01")]
-    assert progress_of([tmp_path], [read_run(folder) for folder in folders]).jobs == 4 + 2
 
 
 def test_the_jobs_that_a_killed_sweep_did_not_come_to_were_not_run(tmp_path: Path) -> None:
@@ -265,6 +242,14 @@ def test_a_sweep_goes_on_between_two_of_its_jobs_and_before_the_first(tmp_path: 
     assert not progress_of([tmp_path], []).is_done
 
 
+@pytest.fixture
+def watch(run_here: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs ``dqnspeed.report FOLDER watch=true``, which looks every 0.05 s."""
+    monkeypatch.setattr(report, "REFRESH_S", 0.05)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    return functools.partial(run_here, report, "watch=true")
+
+
 def test_a_sweep_is_watched_until_it_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -272,8 +257,6 @@ def test_a_sweep_is_watched_until_it_has_ended(
     ended = tmp_path.with_name("ended")
     write_run(ended, "later", 1, reports=25)
     (tmp_path / "multirun.yaml").unlink()
-    monkeypatch.setattr(report, "REFRESH_S", 0.05)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
 
     def end() -> None:
         deadline = time.monotonic() + 30
@@ -284,11 +267,8 @@ def test_a_sweep_is_watched_until_it_has_ended(
 
     ending = threading.Thread(target=end)
     ending.start()
-    monkeypatch.setattr("sys.argv", ["dqnspeed-report", str(tmp_path), "watch=true", "baseline=later"])
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-    report.main()
+    _, out, errors = watch(tmp_path, "baseline=later")
     ending.join()
-    out, errors = capsys.readouterr()
     assert "baseline=later: there is no such rung" not in errors, "the rung came at last"
     assert "1 of 2 runs have ended; the others are running or to come." in errors
     assert f"{(tmp_path / 'report.html').as_uri()} shows the page." in errors
@@ -296,36 +276,27 @@ def test_a_sweep_is_watched_until_it_has_ended(
     assert "baseline" in out and "have ended" not in page and 'http-equiv="refresh"' not in page
 
 
-def test_a_sweep_is_watched_before_its_first_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_without_runs_is_watched(tmp_path: Path, watch: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     half_done(tmp_path)
     for run in "01":
         shutil.rmtree(tmp_path / run)
-    monkeypatch.setattr("sys.argv", ["dqnspeed-report", str(tmp_path), "watch=true"])
-    monkeypatch.setattr(report, "REFRESH_S", 0.05)
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
 
     def end(_: float) -> None:
         for run in range(4):
             write_run(tmp_path / str(run), "baseline", run, reports=5)
 
     monkeypatch.setattr(time, "sleep", end)
-    report.main()
-    assert "baseline" in capsys.readouterr().out and (tmp_path / "report.html").exists()
+    _, out, _ = watch(tmp_path)
+    assert "baseline" in out and (tmp_path / "report.html").exists()
 
     for run in range(4):
         shutil.rmtree(tmp_path / str(run))
     os.utime(tmp_path / "multirun.yaml", (1e9, 1e9))
-    with pytest.raises(SystemExit) as ended:
-        report.main()
-    assert ended.value.code == 1 and "holds no run" in capsys.readouterr().err
+    code, _, errors = watch(tmp_path)
+    assert code == 1 and "holds no run" in errors
 
 
-def test_a_received_folder_leads_a_report_to_no_file_of_somebody_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_received_folder_leads_a_report_to_no_file_of_somebody_else(tmp_path: Path, run_here: Command) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(FILM + b"what nobody is to see")
     run = write_run(tmp_path / "run", "baseline", 0, reports=5)
@@ -342,11 +313,6 @@ def test_a_received_folder_leads_a_report_to_no_file_of_somebody_else(
     assert read_run(run).best_video == film
     (tmp_path / "pictures").mkdir()
     (run / "report").symlink_to(tmp_path / "pictures")
-    monkeypatch.setattr("sys.argv", ["report", str(run)])
-    with pytest.raises(SystemExit, match="1"):
-        report._main()
-    assert (
-        f"{run / 'report'}: cannot be written (a link, or no regular file). Name another folder"
-        in capsys.readouterr().err
-    )
+    code, _, errors = run_here(report, run)
+    assert code == 1 and f"{run / 'report'}: cannot be written (a link, or no regular file). Name" in errors
     assert not [*(tmp_path / "pictures").iterdir()] and b"nobody" not in (run / "report.html").read_bytes()

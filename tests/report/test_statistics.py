@@ -47,12 +47,6 @@ def test_the_median_time_is_that_of_kaplan_and_meier(seed: int, stats: Any) -> N
     assert median_time(np.stack([times, solved], axis=1)[None]) == [expected]
 
 
-@pytest.mark.parametrize("runs", range(1, 8))
-def test_the_median_time_of_runs_that_were_all_solved_is_their_median(runs: int) -> None:
-    times = np.random.default_rng(runs).random(runs)
-    assert median_time(np.stack([times, np.ones(runs)], axis=1)[None]) == pytest.approx([np.median(times)])
-
-
 def test_runs_that_were_ended_unsolved_make_the_median_time_longer() -> None:
     solved = [(100.0, True), (200.0, True), (300.0, True)]
     found = estimate(median_time, solved)

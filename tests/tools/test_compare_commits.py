@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import compare_commits
 import pytest
+from conftest import Command
 
 from dqnspeed.bench.pairs import SamplingPlan
 
@@ -39,10 +39,8 @@ def repository(committed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return committed
 
 
-@pytest.mark.slow
-def test_each_tree_runs_its_own_code(
-    repository: Path, script: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.integration
+def test_each_tree_runs_its_own_code(repository: Path, run_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     workloads = repository / "dqnspeed" / "bench" / "workloads.py"
     counted = "counter.event({BATCHES: count, BYTES: count * _num_bytes(first)})"
     text = workloads.read_text()
@@ -53,19 +51,17 @@ def test_each_tree_runs_its_own_code(
         compare_commits.Plan, "parts", lambda plan: (piece for piece in parts(plan) if piece.name.startswith("sample"))
     )
     monkeypatch.setattr(compare_commits, "SAMPLING", SamplingPlan(0.01, 0.05, num_pairs=5))
-    code, shown, errors = script(compare_commits, "base=HEAD", "fail_below=0.01", *TOY)
+    code, shown, errors = run_here(compare_commits, "base=HEAD", "fail_below=0.01", *TOY)
     assert code == 1, errors
     assert "fail_below=0.01: 1 of 1 fell below: replay: sample 32." in errors
     assert "slower" in shown
 
 
-def test_an_unknown_commit_and_an_algorithm_without_replay_are_refused_at_once(
-    repository: Path, script: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_an_unknown_commit_is_refused_at_once(repository: Path, run_here: Command) -> None:
     for arguments, sentence in (
         (["base=nothing"], "base=nothing: git cannot read it ("),
         (["algo=ppo"], "algo=ppo: has no replay"),
     ):
-        code, shown, errors = script(compare_commits, *arguments)
+        code, shown, errors = run_here(compare_commits, *arguments)
         assert (code, shown, errors.count("\n")) == (2, "", 1)
         assert errors.startswith(f"dqnspeed: {sentence}")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-from typing import Any
-
 import library_baselines
 import pytest
 from library_baselines import LIBRARIES, WORK, check_same_work, installed_libraries
@@ -17,35 +14,14 @@ from dqnspeed.config.options import ConfigError
 FAST = [*WORK, "backend=ale", "num_envs=8", "parallelism=overlap", "execution.threads=1"]
 
 
-def test_where_no_library_is_installed_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def version(package: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(package)
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
-    with pytest.raises(ConfigError, match=r"Use pip install 'dqnspeed\[peers\]'"):
-        installed_libraries(Plan([]))
-
-
 @pytest.mark.slow
 def test_our_side_may_be_faster_only_at_the_same_work() -> None:
     check_same_work(Plan(FAST))
-    check_same_work(Plan(["env.id=BreakoutNoFrameskip-v4"]))
-    for override, key in {
-        "model=small": "model", "wrappers.resize=64": r"wrappers\.resize", "algo.double=true": r"algo\.double",
-        "wrappers=none": "wrappers=none", "env.sticky_actions=0.25": r"env\.sticky_actions",
-        "parallelism.samples_per_step=16": r"parallelism\.samples_per_step",
-    }.items():  # fmt: skip
-        process = ["parallelism=process"] if "samples_per_step" in override else []
-        changed = Plan([*FAST, "backend=gymnasium", *process, override])
+    for override, key in {"model=small": "model", "algo.double=true": r"algo\.double"}.items():
         with pytest.raises(ConfigError, match=rf"^{key}: would change the work of our side alone"):
-            check_same_work(changed)
+            check_same_work(Plan([*FAST, override]))
     with pytest.raises(ConfigError, match=r"^env\.id=ALE/Pong-v5: is no game of the libraries"):
         check_same_work(Plan(["env.id=ALE/Pong-v5"]))
-
-
-def test_more_games_do_the_same_work() -> None:
-    reference: Any = Plan([*WORK, "num_envs=8", "algo.steps_per_update=4"]).reference
-    assert (reference.num_envs, reference.algo.batch_size, reference.updates_per_step) == (8, 32, 1 / 4)
 
 
 @pytest.mark.slow
