@@ -184,6 +184,12 @@ def keys(batch: Batch) -> list[tuple]:
     return list(zip(before, batch.actions.tolist(), after, discounts, strict=True))
 
 
+def learn(batch: Batch, errors: np.ndarray) -> None:
+    """Tell a sampler that has priorities the errors of a batch."""
+    if batch.reprioritize is not None:
+        batch.reprioritize(torch.from_numpy(errors.astype(np.float32)).to(batch.rewards.device))
+
+
 def assert_equal(one: Batch, other: Batch) -> None:
     for name in ("observations", "actions", "rewards", "next_observations", "discounts"):
         np.testing.assert_array_equal(getattr(one, name).cpu(), getattr(other, name).cpu(), name)

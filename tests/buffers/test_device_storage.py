@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import untimed
+from conftest import mostly_integration, untimed
 from event_streams import (
     GAMMA,
     Event,
@@ -37,7 +36,7 @@ KERNELS = {"uniform": 10, "prioritized": 12, "rollouts": 4}  # one by one they a
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", mostly_integration(KERNELS, "prioritized"))
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_compiled_draws_are_equal_and_take_few_kernels(device: str, name: str) -> None:
     from torch._inductor import metrics
@@ -114,6 +113,18 @@ def test_batches_and_states_do_not_depend_on_the_form_of_rows(
     np.testing.assert_equal(untimed(other.state_dict()), untimed(usual.state_dict()))
 
 
+@pytest.mark.parametrize("name", BUFFERS)
+def test_a_blank_batch_has_the_arrays_of_all_others(name: str) -> None:
+    buffer = BUFFERS[name](storage_of(1, 64, 2, 1 if name == "rollouts" else 3, acting=True))
+    for event in one_episode(40):
+        append(buffer, [event], **dict.fromkeys(POLICY_COLUMNS, np.zeros(1)))
+    drawn, blank = (
+        {column: (array.shape, array.dtype) for column, array in batch.arrays().items()}
+        for batch in (buffer.sample(4), buffer.blank(4))
+    )
+    assert drawn == blank
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", BUFFERS)
 def test_nothing_waits_for_the_device_while_its_tensors_are_added(name: str) -> None:
@@ -143,18 +154,6 @@ def test_tensors_are_copied_once_and_not_through_the_host() -> None:
     assert [event.count for event in profile.key_averages() if event.key == "aten::copy_"] == [1]
     frames.zero_()
     assert not storage.host.arrays["frames"].any() and (storage.frames_of(0, 0, 1) == 1).all()
-
-
-def test_tensors_of_this_process_and_rows_of_others_stay_apart() -> None:
-    storage = storage_of(2, 40, kind=SharedStorage, device=torch.device("cpu"), num_frames=3)
-    writer = RingBuffer(storage.host)
-    for i in range(20):
-        append(writer, [Event(100 + i, first=i == 0)], env_index=1)
-        append(storage, [Event(1 + i, first=i == 0)], tensors="cpu")
-    for env_index, begin in ((0, 1), (1, 100)):
-        np.testing.assert_array_equal(storage.frames_of(env_index, 0, 20)[:, 0, 0], np.arange(begin, begin + 20))
-    del writer
-    storage.close()
 
 
 def test_actors_may_write_as_far_ahead_as_there_is_room() -> None:
@@ -187,27 +186,6 @@ def test_a_writer_that_was_killed_while_it_wrote_holds_up_nobody() -> None:
     assert all(lock.acquire(block=False) for lock in host.locks)
     del writers, writer
     storage.close()
-
-
-@given(streams=event_streams(), data=st.data())
-def test_truncation_closes_open_episodes_at_their_last_frames(streams: list[list[Event]], data: st.DataObject) -> None:
-    at = data.draw(st.integers(1, len(streams[0])))
-    before, after = [s[:at] for s in streams], [s[:5] for s in streams]  # every stream begins with an episode
-    truncated = fill(storage_of(len(streams), 64, 2, 3), before)
-    env, row = truncated.truncate_open_episodes(0, len(streams))
-    open_now = [i for i, stream in enumerate(before) if stream[-1].transition]
-    assert (env.tolist(), row.tolist()) == (open_now, [at - 1] * len(open_now))  # no transitions any longer
-    fill(truncated, after)
-    expected = []
-    for stream, more in zip(before, after, strict=True):
-        *earlier, last = copy.deepcopy(stream)
-        if earlier and earlier[-1].transition and not earlier[-1].terminated and not last.first:
-            earlier[-1].truncated = True
-        last.transition = last.terminated = last.truncated = False
-        expected.append([*earlier, last, *more])
-    whole = fill(storage_of(len(streams), 64, 2, 3), expected)
-    for name in ("frames", "transition", "terminated", "truncated", "age"):
-        np.testing.assert_array_equal(truncated.columns[name], whole.columns[name], name)
 
 
 def test_frames_of_an_episode_are_those_that_are_still_stored() -> None:

@@ -1,7 +1,10 @@
-"""Replay with uniform sampling, wherever its rows are stored, against naive references."""
+"""Replay buffers with each sampler and storage, against naive references."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,8 +20,10 @@ from event_streams import (
     event_streams,
     fill,
     keys,
+    learn,
     naive_of_all,
     one_episode,
+    prioritized,
     short_episodes,
     storage_of,
     uniform,
@@ -26,7 +31,7 @@ from event_streams import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dqnspeed.buffers import HostStorage, Replay, ReplayBuffer, SharedStorage
+from dqnspeed.buffers import DeviceStorage, HostStorage, Replay, ReplayBuffer, SharedStorage
 from dqnspeed.buffers.n_step import NStepTransitions
 from dqnspeed.config.schema import typed
 from dqnspeed.execution.arrays import host
@@ -47,14 +52,19 @@ every_way = pytest.mark.parametrize(
     "way", [pytest.param(way, id=name, marks=[pytest.mark.cuda] * (way[2] == "cuda")) for name, way in WAYS.items()]
 )
 # The form of rows; tensors are on the device of the storage.
-FORMS = {"arrays": (False,), "tensors": (True,), "in turns": (False, True, True)}
+FORMS = {"arrays": (False,), "in turns": (False, True, True)}
 every_form = pytest.mark.parametrize("form", FORMS)
 
 
-def make(way: Any, num_envs: int, num_rows: int, stack: int, n_step: int) -> ReplayBuffer:
+every_sampler = pytest.mark.parametrize("sampler", [uniform, prioritized])
+
+
+def make(
+    way: Any, num_envs: int, num_rows: int, stack: int, n_step: int, sampler: Callable[..., ReplayBuffer] = uniform
+) -> ReplayBuffer:
     kind, num_frames, device = way
     where = device and torch.device(device)
-    return uniform(storage_of(num_envs, num_rows, stack, n_step, kind, where, num_frames=num_frames))
+    return sampler(storage_of(num_envs, num_rows, stack, n_step, kind, where, num_frames=num_frames))
 
 
 def form_of(way: Any, form: str, step: int) -> str | None:
@@ -123,13 +133,21 @@ def test_batches_equal_numpy_to_the_last_bit(
 
 
 @pytest.mark.slow
+@every_sampler
 @as_arrays_or_tensors
-@settings(max_examples=150, deadline=None)
-@given(event_streams(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 5))
+@settings(max_examples=100, deadline=None)
+@given(event_streams(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 5), st.data())
 def test_samples_are_exactly_the_transitions_of_the_reference(
-    tensors: str | None, streams: list[list[Event]], num_rows: int, stack: int, n_step: int
-) -> None:
-    replay = fill(uniform(storage_of(len(streams), num_rows, stack, n_step)), streams, tensors)
+    tensors: str | None, sampler: Callable[..., ReplayBuffer], streams: list[list[Event]], num_rows: int, stack: int,
+    n_step: int, data: st.DataObject,
+) -> None:  # fmt: skip
+    replay, rng = sampler(storage_of(len(streams), num_rows, stack, n_step)), np.random.default_rng(0)
+    sampled_at = data.draw(st.sets(st.integers(0, len(streams[0]) - 1)))
+    for i, events in enumerate(zip(*streams, strict=True)):
+        append(replay, events, tensors=tensors)
+        if i in sampled_at:  # the sampler follows in one go, or row by row
+            with contextlib.suppress(LookupError):
+                learn(replay.sample(8), rng.exponential(size=8))
     expected = naive_of_all(streams, num_rows, stack, n_step)
     if not expected:
         with pytest.raises(LookupError, match="no complete transition yet"):
@@ -149,9 +167,10 @@ def test_every_transition_is_drawn_equally_often() -> None:
     assert counts.min() > 0.9 * 80_000 / len(counts) and counts.max() < 1.1 * 80_000 / len(counts)
 
 
-def test_environments_written_at_different_speeds_stay_apart() -> None:
+@every_sampler
+def test_environments_written_at_different_speeds_stay_apart(sampler: Callable[..., ReplayBuffer]) -> None:
     """Several actors write their own environments, and draws are weighted by the rows of each."""
-    replay = uniform(storage_of(2, 50))
+    replay = sampler(storage_of(2, 50))
     for i in range(30):
         for env_index in (0, 1) if i % 3 == 0 else (0,):
             append(replay, [Event(100 * env_index + i, first=i == 0)], env_index)
@@ -162,21 +181,30 @@ def test_environments_written_at_different_speeds_stay_apart() -> None:
     assert 0.18 < of_second.float().mean() < 0.30  # 9 of 38
 
 
+@every_sampler
 @every_form
 @every_way
-def test_every_way_draws_the_same_and_continues_from_a_state_of_another(way: Any, form: str) -> None:
+def test_every_way_draws_the_same_and_resumes(way: Any, form: str, sampler: Callable[..., ReplayBuffer]) -> None:
+    def empty(way: Any) -> ReplayBuffer:
+        return make(way, 1, 40, 3, 2, sampler)
+
     stream = short_episodes(60)
-    usual, other = make(WAYS["view"], 1, 40, 3, 2), make(way, 1, 40, 3, 2)
+    usual, other = empty(WAYS["view"]), empty(way)
     for stage in range(3):
         for i, event in enumerate(stream[20 * stage : 20 * (stage + 1)]):
             append(usual, [event])
             append(other, [event], tensors=form_of(way, form, i))
             other.storage.receive()
         for _ in range(2):
-            assert_equal(usual.sample(16), other.sample(16))
+            batches = usual.sample(16), other.sample(16)
+            assert_equal(*batches)
+            if sampler is prioritized:
+                torch.testing.assert_close(*(batch.weights.cpu() for batch in batches))
+            for batch in batches:
+                learn(batch, np.linspace(0, 3, 16))
         np.testing.assert_array_equal(usual.storage.frames_of(0, 0, 60), other.storage.frames_of(0, 0, 60))
         np.testing.assert_array_equal(usual.storage.recent_frames(7), other.storage.recent_frames(7))
-        usual, other = (resumed(a, make(b, 1, 40, 3, 2)) for a, b in ((other, WAYS["view"]), (usual, way)))
+        usual, other = (resumed(a, empty(b)) for a, b in ((other, WAYS["view"]), (usual, way)))
     usual.close()
     other.close()
 
@@ -185,25 +213,6 @@ def resumed(before: ReplayBuffer, after: ReplayBuffer) -> ReplayBuffer:
     after.load_state_dict(before.state_dict())
     before.close()
     return after
-
-
-@every_form
-@every_way
-def test_truncation_of_open_episodes_reaches_the_drawn_rows(way: Any, form: str) -> None:
-    stream = [Event(i + 1, 0, 1.0, first=i == 0) for i in range(10)]
-    replay = make(way, 1, 40, 2, 3)
-    for play in range(2):
-        for i, event in enumerate(stream):
-            append(replay, [event], tensors=form_of(way, form, i))
-            replay.storage.receive()
-        if not play:
-            replay.truncate_open_episodes(0, 1)
-    batch = replay.sample(400)
-    numbers = batch.observations[:, -1, 0].cpu().numpy().astype(int)
-    np.testing.assert_array_equal(
-        batch.next_observations[:, -1, 0].cpu(), np.where(numbers > 7, 10, numbers + 3)
-    )  # no step leads over the gap
-    replay.close()
 
 
 @pytest.mark.parametrize("replay", ["uniform", "prioritized"])
@@ -219,3 +228,39 @@ def test_in_longer_rings_rows_that_were_not_restored_are_never_drawn(replay: str
         observations = buffer.sample(2000).observations[:, ::2, 0].numpy()
         assert set(observations[:, -1].tolist()) == set(range(23, 30))  # rows 21 to 30 are stored, and 30 has no next
         np.testing.assert_array_equal(np.diff(observations.astype(int)), 1)
+
+
+@every_way
+@settings(max_examples=20, deadline=None)
+@given(streams=event_streams(), data=st.data())
+def test_truncation_closes_open_episodes(way: Any, streams: list[list[Event]], data: st.DataObject) -> None:
+    at = data.draw(st.integers(1, len(streams[0])))
+    before, after = [s[:at] for s in streams], [s[:5] for s in streams]  # every stream begins with an episode
+
+    def filled(*parts: list[list[Event]]) -> DeviceStorage:
+        storage = make(way, len(streams), 64, 2, 3).storage
+        for part in parts:
+            for i, events in enumerate(zip(*part, strict=True)):
+                append(storage, events, tensors=form_of(way, "in turns", i))
+                storage.receive()
+        return storage
+
+    truncated = filled(before)
+    env, row = truncated.truncate_open_episodes(0, len(streams))
+    open_now = [i for i, stream in enumerate(before) if stream[-1].transition]
+    assert (env.tolist(), row.tolist()) == (open_now, [at - 1] * len(open_now))  # no transitions any longer
+    expected = []
+    for stream in before:
+        *earlier, last = copy.deepcopy(stream)
+        if earlier and earlier[-1].transition and not earlier[-1].terminated and not last.first:
+            earlier[-1].truncated = True
+        last.transition = last.terminated = last.truncated = False
+        expected.append([*earlier, last])
+    whole = filled(expected, after)
+    for i, events in enumerate(zip(*after, strict=True)):
+        append(truncated, events, tensors=form_of(way, "in turns", i))
+        truncated.receive()
+    for name in ("frames", "transition", "terminated", "truncated", "age"):
+        np.testing.assert_array_equal(host(truncated.columns[name]), host(whole.columns[name]), name)
+    truncated.close()
+    whole.close()

@@ -31,7 +31,6 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
         {"episodic_life": True, "clip_reward": True, "stack_size": 4, "fire_reset": True},
         {"stack_size": 3, "grayscale": False, "screen_size": None, "clip_reward": True, "sticky_actions": 0.25},
         {"episodic_life": True, "stack_size": 2, "frame_skip": 3, "grayscale": False, "tap_frames": 1},
-        {"episodic_life": True, "stack_size": 1, "fire_reset": True, "sticky_actions": 0.5, "clip_reward": True},
     ],
 )
 def test_episodes_and_stacks_of_the_device_equal_those_of_the_wrappers(device: str, stages: dict[str, Any]) -> None:
@@ -73,17 +72,6 @@ def test_episodes_and_stacks_of_the_device_equal_those_of_the_wrappers(device: s
 def run(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     env = {**environment(), **variables}
     return subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, timeout=200)
-
-
-@pytest.mark.slow
-def test_without_a_folder_for_kernels_an_error_says_so_and_ale_plays_fastest(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    cache = str(tmp_path / "file" / "cache")
-    train = ["-m", "dqnspeed.train", "backend=atari_warp", f"hydra.run.dir={tmp_path / 'run'}"]
-    asked = run(train, WARP_CACHE_PATH=cache)
-    assert asked.returncode == 2 and asked.stderr.startswith("dqnspeed: backend=atari_warp: atari_warp: Warp does not")
-    code = "import dqnspeed; print(dqnspeed.compose(['backend=auto']).backend.name)"
-    assert run(["-c", code], WARP_CACHE_PATH=cache).stdout.strip() == "ale"
 
 
 @pytest.mark.slow

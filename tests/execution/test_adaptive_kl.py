@@ -30,9 +30,7 @@ def factor_after(divergence: float, updates: int, target: float = 0.01) -> float
         (9.0, 1 / CHANGE),
     ],
 )
-def test_the_rate_is_changed_once_in_a_while_and_only_where_the_policy_is_off_its_target(
-    divergence: float, factor: float
-) -> None:
+def test_the_rate_changes_once_a_rollout_where_the_policy_is_off_its_target(divergence: float, factor: float) -> None:
     assert factor_after(divergence, EVERY - 1) == 1
     assert factor_after(divergence, EVERY) == pytest.approx(factor)
     assert factor_after(divergence, 2 * EVERY) == pytest.approx(factor**2)

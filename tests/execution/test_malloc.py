@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# How many pages are mapped anew for tensors of 48 MiB that are made and freed in turn.
+# Number of pages that the system maps while tensors of 48 MiB are made and freed in turn.
 FAULTS = """
 import resource, types, torch
 from dqnspeed.execution.malloc import keep_memory
