@@ -14,7 +14,6 @@ from conftest import make_toy, untimed
 from started import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses
 
 from dqnspeed.actors import ActorError, local
-from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.envs import make_vector_env
 from dqnspeed.system import child_processes
@@ -281,8 +280,3 @@ def test_an_environment_may_end_a_process_of_its_own_and_print_where_nobody_read
     run = make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: starts another}", f"parallelism={kind}")
     with Started(run) as started:
         started.collect(5)
-
-
-def test_seeds_differ_between_environments_actors_and_runs() -> None:
-    seeds = [s for run in range(5) for actor in range(4) for s in env_seeds(run, actor, 8)]
-    assert len(set(seeds)) == len(seeds)

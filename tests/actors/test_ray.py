@@ -29,7 +29,6 @@ from started import CONTRACT, GREEDY, Started, assert_contract, assert_newest_we
 from dqnspeed.actors import ActorArguments, ActorError, make_actors
 from dqnspeed.algorithms import make_buffer, make_learner
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import describe
 
 if importlib.util.find_spec("ray") is None:  # which takes moments to import
@@ -224,30 +223,26 @@ def test_a_job_that_cannot_be_pickled_is_one_sentence() -> None:
 
 @pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize(
-    "algo",
+    "line",
     [
-        ["algo=pqn", "algo.num_steps=8", "algo.batch_size=16", "parallelism.batch_steps=16"],
-        ["algo=a3c", "algo.batch_size=16"],
+        "algo=dqn checkpoint.replay=true parallelism.compress=false",
+        "algo=pqn algo.num_steps=8 algo.batch_size=16 algo.learning_starts=0 parallelism.batch_steps=16",
+        "algo=a3c algo.batch_size=16 algo.learning_starts=0",
     ],
-)  # fmt: skip
-def test_algorithms_that_learn_in_order_are_fed_by_rays_actors(algo: list[str], tmp_path: Path) -> None:
-    run = make_toy(*algo, *RAY, "parallelism.num_actors=1", "algo.learning_starts=0", "stop.max_steps=600")
-    summary = train_in(tmp_path, run)
-    assert summary["agent_steps"] >= 600 and summary["stopped_by"] == "max_steps"
-    reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]  # of those with an update
-    assert reports[-1]["train/updates"] >= 15 and lags and min(lags) >= 0
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_a_run_on_ray_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    def run(steps: int) -> RunConfig:
-        line = ["parallelism.num_actors=1", "parallelism.compress=false", f"stop.max_steps={steps}"]
-        return make_toy(*RAY, *line, "checkpoint.replay=true")
-
-    train_in(tmp_path, run(300))
-    before = json.loads((tmp_path / "summary.json").read_text())
-    after = train_in(tmp_path, run(600), resume=True)
+)
+def test_a_run_on_ray_learns_and_goes_on_from_its_checkpoint(line: str, tmp_path: Path) -> None:
+    before, after = (
+        train_in(
+            tmp_path,
+            make_toy(*RAY, "parallelism.num_actors=1", *line.split(), f"stop.max_steps={steps}"),
+            resume=steps > 300,
+        )
+        for steps in (300, 600)
+    )
     assert after["resumed_at"] == [before["agent_steps"]] and after["agent_steps"] >= 600
+    assert after["stopped_by"] == "max_steps"
     numbers = [int(line.partition(",")[0]) for line in (tmp_path / "episodes.csv").read_text().splitlines()[1:]]
     assert numbers == list(range(1, len(numbers) + 1))
+    reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]  # of those with an update
+    assert reports[-1]["train/updates"] >= 15 and min(lags, default=0) >= 0

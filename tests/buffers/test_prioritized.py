@@ -11,15 +11,11 @@ import numpy as np
 import pytest
 import torch
 from event_streams import (
-    GAMMA,
-    Event,
     append,
-    event_streams,
     fill,
-    keys,
     learn,
-    naive_of_all,
     one_episode,
+    priorities,
     prioritized,
     storage_of,
 )
@@ -27,8 +23,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dqnspeed.buffers import DeviceStorage, ReplayBuffer, RingBuffer, Rows, SharedStorage, ring_layout
-from dqnspeed.buffers.n_step import NStepTransitions
-from dqnspeed.execution.arrays import host
 
 
 def make(num_envs: int, num_rows: int, stack: int = 1, n_step: int = 1, **options: Any) -> ReplayBuffer:
@@ -40,24 +34,6 @@ def set_errors(replay: ReplayBuffer, errors: np.ndarray) -> None:
     replay.storage.receive()
     given = torch.from_numpy(errors.astype(np.float32))
     replay.sampler.update_priorities(np.arange(len(errors)), given)
-
-
-def priorities(replay: ReplayBuffer) -> np.ndarray:
-    """Priorities to the power of alpha, ``(num_envs, num_rows)``."""
-    replay.storage.receive()
-    return host(replay.sampler.priorities).reshape(replay.storage.num_envs, -1).copy()  # type: ignore[attr-defined]
-
-
-def drawable(replay: ReplayBuffer) -> tuple[np.ndarray, np.ndarray]:
-    """Environments and row numbers of all rows that can be drawn."""
-    env, place = np.nonzero(priorities(replay))
-    begin = replay.storage.window.begin[env]
-    return env, begin + (place - begin) % replay.storage.num_rows
-
-
-def all_keys(replay: ReplayBuffer) -> list[tuple]:
-    """Keys of all transitions that can be drawn."""
-    return keys(NStepTransitions(replay.storage, GAMMA).batch(*drawable(replay)))
 
 
 @settings(max_examples=30, deadline=None)
@@ -115,34 +91,6 @@ def test_an_error_that_is_not_finite_leaves_the_draw_sound() -> None:
     replay = fill(make(1, 40), [one_episode(20)])
     learn(replay.sample(4), np.array([np.nan, np.inf, -np.inf, 2.0]))
     assert np.isfinite(priorities(replay)).all() and len(replay.sample(8).actions) == 8
-
-
-@settings(max_examples=60, deadline=None)
-@given(event_streams(), st.integers(8, 45), st.integers(8, 45), st.integers(1, 3), st.integers(1, 3), st.data())
-def test_rings_of_another_length_take_over_the_priorities_of_the_rows_they_hold(
-    streams: list[list[Event]], before: int, after: int, stack: int, n_step: int, data: st.DataObject
-) -> None:
-    at = data.draw(st.integers(1, len(streams[0])))
-    replay, resumed = make(len(streams), before, stack, n_step), make(len(streams), after, stack, n_step)
-    rng = np.random.default_rng(3)
-    for events in zip(*(stream[:at] for stream in streams), strict=True):
-        append(replay, events)
-        try:
-            learn(replay.sample(5), rng.exponential(size=5))
-        except LookupError:
-            continue
-    resumed.load_state_dict(replay.state_dict())
-    had, has = by_row(replay), by_row(resumed)
-    assert has == {row: had[row] for row in had if row[1] >= resumed.storage.window.begin[row[0]]}
-    fill(resumed, [stream[at:] for stream in streams])
-    assert set(all_keys(resumed)) <= set(naive_of_all(streams, after, stack, n_step))
-
-
-def by_row(replay: ReplayBuffer) -> dict[tuple[int, int], float]:
-    """Priority of each row, by environment and number."""
-    env, row = drawable(replay)
-    found = priorities(replay)[env, row % replay.storage.num_rows]
-    return dict(zip(zip(env.tolist(), row.tolist(), strict=True), found.tolist(), strict=True))
 
 
 def test_without_a_stored_replay_it_begins_with_new_rows() -> None:

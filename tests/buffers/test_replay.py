@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import make_run
 from event_streams import (
     GAMMA,
     Event,
@@ -23,6 +22,7 @@ from event_streams import (
     learn,
     naive_of_all,
     one_episode,
+    priorities,
     prioritized,
     short_episodes,
     storage_of,
@@ -31,9 +31,8 @@ from event_streams import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dqnspeed.buffers import DeviceStorage, HostStorage, Replay, ReplayBuffer, SharedStorage
+from dqnspeed.buffers import DeviceStorage, HostStorage, ReplayBuffer, SharedStorage
 from dqnspeed.buffers.n_step import NStepTransitions
-from dqnspeed.config.schema import typed
 from dqnspeed.execution.arrays import host
 
 # The storage of rows: arrays that are written, or copies that are filled through arrays which are shorter, or as long
@@ -215,18 +214,23 @@ def resumed(before: ReplayBuffer, after: ReplayBuffer) -> ReplayBuffer:
     return after
 
 
-@pytest.mark.parametrize("replay", ["uniform", "prioritized"])
-def test_in_longer_rings_rows_that_were_not_restored_are_never_drawn(replay: str) -> None:
-    """Also in a copy of a copy: frames of the rows before are blank, and would stand in stacks."""
-    option = typed(make_run(f"replay={replay}").replay, Replay)
-    storages = [storage_of(1, num_rows, 3) for num_rows in (10, 50, 60)]
-    replays = short, longer, longest = [ReplayBuffer(own, option.make(own, 0), GAMMA) for own in storages]
-    fill(short, [one_episode(30)])
-    longer.load_state_dict(short.state_dict())
-    longest.load_state_dict(longer.state_dict())
+@every_sampler
+def test_rings_of_another_length_take_over_the_rows_they_hold(sampler: Callable[..., ReplayBuffer]) -> None:
+    """Rows that were not restored are never drawn, also in a copy of a copy: their frames would be blank in stacks."""
+    first, longer, longest, shorter = replays = [sampler(storage_of(1, num_rows, 3)) for num_rows in (10, 50, 60, 6)]
+    fill(first, [one_episode(30)])
+    learn(first.sample(8), np.linspace(0, 5, 8))
+    for before, after in ((first, longer), (longer, longest), (longest, shorter)):
+        after.load_state_dict(before.state_dict())
+        if sampler is prioritized:
+            kept = 3 if after is shorter else 7
+            saved, restored = (priorities(replay)[0, np.arange(29 - kept, 29) % n] for replay, n in
+                               ((first, 10), (after, after.storage.num_rows)))  # fmt: skip
+            np.testing.assert_array_equal(restored, saved)
     for buffer in replays:
         observations = buffer.sample(2000).observations[:, ::2, 0].numpy()
-        assert set(observations[:, -1].tolist()) == set(range(23, 30))  # rows 21 to 30 are stored, and 30 has no next
+        # Rows 21 to 30, or 25 to 30, are stored, and row 30 has no next one.
+        assert set(observations[:, -1].tolist()) == set(range(27 if buffer is shorter else 23, 30))
         np.testing.assert_array_equal(np.diff(observations.astype(int)), 1)
 
 

@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from conftest import make_run, make_toy
 
-from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import Step, VectorEnv, describe, make_vector_env
 
-ATARI = ["env=breakout", "env.max_episode_frames=600", "num_envs=3"]
-BACKENDS = {
-    "toy in turn": (lambda: make_toy("num_envs=3"), False),
-    "toy in workers": (lambda: make_toy("num_envs=3"), True),
-    "gymnasium in turn": (lambda: make_run(*ATARI), False),
-    "tweaked in turn": (lambda: make_run("wrappers=tweaked", *ATARI), False),
-    "ale without episodic life": (
-        lambda: make_run("backend=ale", "wrappers.episodic_life=false", *ATARI),
-        True,
-    ),
-    "sticky gymnasium in workers": (lambda: make_run(STICKY, *ATARI), True),
-    "sticky ale": (lambda: make_run("backend=ale", STICKY, *ATARI), False),
-    "atari_warp on threads": (lambda: make_run("backend=atari_warp", "backend.threads=2", *ATARI), True),
+ATARI = "env=breakout env.max_episode_frames=600"
+BACKENDS = {  # overrides, and whether groups of environments take turns
+    "toy in turn": ("", False),
+    "toy in workers": ("", True),
+    "gymnasium in turn": (ATARI, False),
+    "tweaked in turn": (f"wrappers=tweaked {ATARI}", False),
+    "ale without episodic life": (f"backend=ale wrappers.episodic_life=false {ATARI}", True),
+    "sticky gymnasium in workers": (f"env.sticky_actions=0.25 {ATARI}", True),
+    "sticky ale": (f"backend=ale env.sticky_actions=0.25 {ATARI}", False),
+    "atari_warp on threads": (f"backend=atari_warp backend.threads=2 {ATARI}", True),
 }
-STICKY = "env.sticky_actions=0.25"
 SEEDS = [11, 22, 33]
-
-
-@pytest.fixture(params=BACKENDS)
-def made(request: pytest.FixtureRequest) -> Iterator[tuple[RunConfig, VectorEnv]]:
-    make, overlap = BACKENDS[request.param]
-    run = make()
-    env = make_vector_env(run, overlap)
-    yield run, env
-    env.close()
 
 
 def play(env: VectorEnv, num_actions: int, steps: int) -> list[Step]:
@@ -51,9 +35,11 @@ def play(env: VectorEnv, num_actions: int, steps: int) -> list[Step]:
 
 
 @pytest.mark.slow
-def test_contract(made: tuple[RunConfig, VectorEnv]) -> None:
-    run, env = made
-    spec = describe(run)
+@pytest.mark.parametrize("name", BACKENDS)
+def test_contract(name: str) -> None:
+    line, overlap = BACKENDS[name]
+    run = (make_run if line else make_toy)(*line.split(), "num_envs=3")
+    spec, env = describe(run), make_vector_env(run, overlap)
     frames = np.array(env.reset(SEEDS))
     assert frames.shape == (3, *spec.frame_shape) and frames.dtype == spec.frame_dtype
     steps = play(env, spec.num_actions, 250)
@@ -80,6 +66,7 @@ def test_contract(made: tuple[RunConfig, VectorEnv]) -> None:
         np.testing.assert_array_equal(again, frames)
         for before, now in zip(steps[:50], play(env, spec.num_actions, 50), strict=True):
             np.testing.assert_array_equal(before.frames, now.frames)
+    env.close()
 
 
 @pytest.mark.slow

@@ -78,7 +78,6 @@ def tracked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_wandb_has_every_metric_with_its_axis_and_every_value_once(tracked: Path) -> None:
     found, reports = ended(tracked), read_metrics(tracked)[0]
     names = {name for report in reports for name in report} - {"step", "time"}
@@ -98,7 +97,6 @@ def test_wandb_has_every_metric_with_its_axis_and_every_value_once(tracked: Path
     assert games == [episode["return"] for episode in read_episodes(tracked)[0]]
 
 
-@pytest.mark.slow
 def test_every_metric_that_wandb_gets_is_in_the_documentation(tracked: Path) -> None:
     page = Path(__file__).parents[2].joinpath("docs", "run_folder.md").read_text()
     logged = {metric.name for metric in ended(tracked)["metric"]}
@@ -108,7 +106,6 @@ def test_every_metric_that_wandb_gets_is_in_the_documentation(tracked: Path) -> 
     }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_a_run_of_wandb_says_what_it_is(tracked: Path) -> None:
     found, summary = ended(tracked), read_summary(tracked)
     (run,), (over,) = found["run"], found["exit"]
@@ -128,7 +125,6 @@ def test_a_run_of_wandb_says_what_it_is(tracked: Path) -> None:
     assert set(told["episode/return_mean_100"]) == {"max"}
 
 
-@pytest.mark.slow
 def test_films_and_the_best_checkpoint_are_there_with_their_steps(tracked: Path) -> None:
     found = ended(tracked)
     films = [row for row in rows_of(found) if "video/path" in row]

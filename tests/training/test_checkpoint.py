@@ -69,11 +69,12 @@ def test_damage_is_noticed(whole: bytes, tmp_path_factory: pytest.TempPathFactor
 def test_large_arrays_stay_in_the_file_until_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_file, "MAPPED", 1000)
     path, large = tmp_path / "step.safetensors", np.random.default_rng(0).integers(0, 256, (10, 100), np.uint8)
-    save(path, {"replay": {"frames": large, "few": large[0], "ends": large > 9, "sums": large * 0.5}})
+    arrays = {"frames": large, "few": large[0], "ends": large > 9, "sums": large * 0.5}
+    save(path, {"replay": arrays})
     state = load(path)["replay"]
     assert sys.platform != "linux" or str(path) in Path("/proc/self/maps").read_text()
     path.unlink()
-    for name, array in {"frames": large, "few": large[0], "ends": large > 9, "sums": large * 0.5}.items():
+    for name, array in arrays.items():
         np.testing.assert_array_equal(state[name], array)
         assert state[name].dtype == array.dtype
     state["frames"][0] = 0  # as any other array

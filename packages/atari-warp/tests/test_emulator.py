@@ -29,7 +29,7 @@ def test_consoles_do_not_influence_each_other(device: str) -> None:
             np.testing.assert_array_equal(all_of_them[i], one[0])
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform == "darwin", reason="Warp has no compiler for CUDA here")
 def test_kernels_compile_for_cuda_without_a_gpu(tmp_path: Path) -> None:
     for kernel in (kernels.run_with(INTERPRETED), kernels.observe, reset_pool.match, reset_pool.swap):
