@@ -41,11 +41,19 @@ KINDS = {
     ],
 )
 def test_contract(kind: str, replay: str, device: str | None) -> None:
-    run = make_toy(*CONTRACT, f"replay={replay}", *KINDS[kind])
-    with Started(run, device=torch.device(device) if device else None) as started:
+    run, where = make_toy(*CONTRACT, f"replay={replay}", *KINDS[kind]), device and torch.device(device)
+    with Started(run, device=where) as started:
         assert_contract(started)
+        assert_pauses(started)
+        state, before = started.pause(), {**started.actors.seconds}
+    assert before["acting"] > 0 and before["stepping"] > 0
+    with Started(run, state, segment=1, device=where) as started:
+        assert dict(started.actors.seconds) == pytest.approx(before)
+        started.collect(40)
+        assert started.actors.seconds["stepping"] > before["stepping"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["overlap", "process", "process, queue"])
 def test_processes_start_as_outside_tests(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_processes, "START_METHOD", forked.START_METHOD)
@@ -217,22 +225,10 @@ def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
         np.testing.assert_array_equal(actions, stored[0][1])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_paused_actors_rest_and_give_everything_to_continue_from(kind: str) -> None:
-    run = make_toy(*KINDS[kind])
-    with Started(run) as started:
-        assert_pauses(started)
-        state, before = started.pause(), {**started.actors.seconds}
-    assert before["acting"] > 0 and before["stepping"] > 0
-    with Started(run, state, segment=1) as started:
-        assert dict(started.actors.seconds) == pytest.approx(before)
-        started.collect(40)
-        assert started.actors.seconds["stepping"] > before["stepping"]
-
-
 SHAPE = r"has the shape \(2,\) after 10 steps of a game, and its space"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "how", "sentence"),
     [
@@ -246,7 +242,6 @@ SHAPE = r"has the shape \(2,\) after 10 steps of a game, and its space"
         ("process", "raise", "the toy broke"),
         ("process", "shape", SHAPE),
         ("process", "die", "was killed by SIGKILL"),
-        ("process", "hang", "hang_in_the_toy"),
     ],
 )
 def test_an_environment_that_breaks_is_reported_within_seconds(kind: str, how: str, sentence: str) -> None:

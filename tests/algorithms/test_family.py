@@ -245,18 +245,6 @@ def test_actions_are_drawn_from_the_policy_and_their_probabilities_returned(algo
     np.testing.assert_allclose(known["values"], float(value), rtol=1e-4)  # SAC asks no critic
 
 
-def test_the_greedy_policy_of_pqn_returns_the_largest_value_of_each_observation() -> None:
-    run = mlp("algo=pqn")
-    learner = seeded(run)
-    policy = make_policy(run, VECTOR, learner.network, CPU, np.random.default_rng(0))
-    observations = np.random.default_rng(1).normal(size=(500, 5)).astype(np.float32)
-    actions, known = policy(observations, epsilon=0.3)
-    with torch.no_grad():
-        q = learner.network(torch.tensor(observations)).numpy()
-    np.testing.assert_allclose(known["values"], q.max(axis=1), rtol=1e-5)
-    assert 0.7 < (actions == q.argmax(axis=1)).mean() < 0.9
-
-
 @pytest.mark.cuda
 @pytest.mark.parametrize("algo", ["a2c", "a3c", "ppo", "pqn"])
 def test_cuda_learns_and_acts_the_same(algo: str) -> None:
@@ -326,11 +314,11 @@ CARTPOLE = ["env=cartpole", "stop.max_minutes=5", "execution.threads=1", "tracki
 def test_a_rollout_is_played_with_one_version_of_the_weights(algo: str, parallelism: str, tmp_path: Path) -> None:
     batch = "algo.batch_size=32" if algo == "a2c" else "algo.batch_size=10"
     run = make_run(*CARTPOLE, f"algo={algo}", f"parallelism={parallelism}", "model.hidden=[8]", "num_envs=4", batch,
-                   "algo.num_steps=8", "stop.max_steps=1000", "tracking.report_every_s=0.001")  # fmt: skip
-    assert train_in(tmp_path, run)["updates"] >= 30
+                   "algo.num_steps=8", "stop.max_steps=500", "tracking.report_every_s=0.001")  # fmt: skip
+    assert train_in(tmp_path, run)["updates"] >= 12
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]
-    assert len(lags) >= 30 and not any(lags)
+    assert len(lags) >= 12 and not any(lags)
     assert any("train/explained_variance" in report for report in reports) == (algo != "pqn")
     assert not any("perf/policy_lag" in report for report in reports)
 

@@ -184,7 +184,7 @@ def test_an_update_reads_no_number_and_no_array_of_the_host(algo: str) -> None:
     if algo in ("dqn, clipped and annealed", "ppo, steered"):  # a rate that is a tensor is read, but on a GPU
         learner.optimization.optimizer.step = lambda: None
     does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")), on_one_device)  # type: ignore[arg-type]
-    for seed in range(PREPARED + 1):
+    for seed in range(PREPARED + 2):
         play(run, spec, buffer, rows(run), seed)
         does.do(3 if run.has_replay else buffer.due(16))  # type: ignore[attr-defined]
     assert_graphed(does)

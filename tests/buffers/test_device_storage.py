@@ -9,17 +9,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import mostly_integration, untimed
-from event_streams import (
-    GAMMA,
-    Event,
-    append,
-    event_streams,
-    fill,
-    one_episode,
-    prioritized,
-    storage_of,
-    uniform,
-)
+from event_streams import GAMMA, Event, append, event_streams, fill, one_episode, prioritized, storage_of, uniform
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -119,7 +109,7 @@ def test_a_blank_batch_has_the_arrays_of_all_others(name: str) -> None:
     for event in one_episode(40):
         append(buffer, [event], **dict.fromkeys(POLICY_COLUMNS, np.zeros(1)))
     drawn, blank = (
-        {column: (array.shape, array.dtype) for column, array in batch.arrays().items()}
+        {part: (getattr(batch, part).shape, getattr(batch, part).dtype) for part in tensors_of(batch)}
         for batch in (buffer.sample(4), buffer.blank(4))
     )
     assert drawn == blank

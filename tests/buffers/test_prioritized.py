@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 import time
 from typing import Any
@@ -10,15 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from event_streams import (
-    append,
-    fill,
-    learn,
-    one_episode,
-    priorities,
-    prioritized,
-    storage_of,
-)
+from event_streams import append, fill, learn, one_episode, priorities, prioritized, storage_of
+from forked import FORKED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -119,11 +111,10 @@ def write(host: SharedStorage, env_index: int, seconds: float, allowed: Any) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "writers"), [("thread", 2), ("process", 1)])
 def test_drawn_transitions_are_whole_while_others_write(kind: str, writers: int) -> None:
-    context = multiprocessing.get_context("spawn")
     host = SharedStorage(ring_layout(writers, 100, (2,), np.dtype(np.int64), num_frames=30), writers)
     replay = prioritized(DeviceStorage(host, 3, 2, copies=True))
-    allowed = context.RawArray("d", writers)
-    make_worker: Any = context.Process if kind == "process" else threading.Thread
+    allowed = FORKED.RawArray("d", writers)
+    make_worker: Any = FORKED.Process if kind == "process" else threading.Thread
     workers = [make_worker(target=write, args=(host, env_index, 1.0, allowed)) for env_index in range(writers)]
     for worker in workers:
         worker.start()
