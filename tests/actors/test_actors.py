@@ -211,12 +211,8 @@ def test_a_rollout_is_bootstrapped_from_observations_that_were_not_acted_on_yet(
 def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
     """One environment, the same seed, actions all random: the transport changes nothing."""
     stored = []
-    for kind in (
-        ["parallelism=serial"],
-        ["parallelism=process", "parallelism.transport=queue"],
-        ["parallelism=process"],
-    ):
-        with Started(make_toy(*kind)) as started:
+    for kind in ("serial", "process", "process parallelism.transport=queue"):
+        with Started(make_toy(*f"parallelism={kind}".split())) as started:
             started.collect(60)
             actions, transition = (started.column(name)[0, :59].copy() for name in ("actions", "transition"))
             stored.append((started.buffer.storage.frames_of(0, 0, 60), np.where(transition, actions, -1)))

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import make_toy
 from event_streams import GAMMA, Event, append, as_arrays_or_tensors, event_streams, storage_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dqnspeed.algorithms import make_buffer
 from dqnspeed.buffers import DeviceStorage, HostStorage, RolloutBatch, RolloutBuffer, Rows, ring_layout
 from dqnspeed.buffers.returns import lambda_returns, vtrace
-from dqnspeed.buffers.rollout import EvaluateActions
-from dqnspeed.envs import describe
-from dqnspeed.execution.arrays import Arrays
+from dqnspeed.execution.arrays import Arrays, host
 
 LAM = 0.8
 
@@ -43,12 +40,24 @@ def columns(streams: list[list[Event]], steps: int) -> tuple[np.ndarray, np.ndar
     return rewards.astype(np.float32), terminated.astype(bool), truncated.astype(bool)
 
 
+every_device = pytest.mark.parametrize("device", [None, "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+
+
+def on(device: str | None, compute: Callable[..., Any], *arrays: np.ndarray) -> Any:
+    """Results of ``compute`` on a device, as NumPy arrays."""
+    there = Arrays(device and torch.device(device))  # type: ignore[arg-type]
+    found = compute(there, *map(there.own, arrays), GAMMA, LAM)
+    return [host(array) for array in found] if isinstance(found, tuple) else host(found)
+
+
+@every_device
+@settings(max_examples=40, deadline=None)
 @given(event_streams(), st.integers(0, 2**31))
-def test_lambda_returns_equal_the_forward_view(streams: list[list[Event]], seed: int) -> None:
+def test_lambda_returns_equal_the_forward_view(device: str | None, streams: list[list[Event]], seed: int) -> None:
     values = np.random.default_rng(seed).normal(size=(len(streams), len(streams[0]))).astype(np.float32)
     steps = len(streams[0]) - 1
     rewards, *ends = columns(streams, steps)
-    got = lambda_returns(Arrays(None), rewards, values, *ends, GAMMA, LAM)
+    got = on(device, lambda_returns, rewards, values, *ends)
     for env, stream in enumerate(streams):
         for row in range(steps):
             if stream[row].transition:
@@ -71,13 +80,15 @@ def by_definition(
     return total
 
 
+@every_device
+@settings(max_examples=40, deadline=None)
 @given(event_streams(), st.integers(0, 2**31))
-def test_vtrace_equals_its_definition(streams: list[list[Event]], seed: int) -> None:
+def test_vtrace_equals_its_definition(device: str | None, streams: list[list[Event]], seed: int) -> None:
     rng, steps = np.random.default_rng(seed), len(streams[0]) - 1
     values = rng.normal(size=(len(streams), steps + 1)).astype(np.float32)
     log_ratios = rng.normal(size=(len(streams), steps)).astype(np.float32)
     rewards, *ends = columns(streams, steps)
-    targets, advantages = vtrace(Arrays(None), rewards, values, *ends, log_ratios, GAMMA, LAM)
+    targets, advantages = on(device, vtrace, rewards, values, *ends, log_ratios)
     ratios = np.exp(log_ratios)
     for env, stream in enumerate(streams):
         for row in range(steps):
@@ -90,10 +101,8 @@ def test_vtrace_equals_its_definition(streams: list[list[Event]], seed: int) -> 
             following = nothing if ended else targets[env, row + 1]
             expected = stream[row].reward + GAMMA * following - values[env, row]
             assert advantages[env, row] == pytest.approx(expected, rel=1e-4, abs=1e-4)
-    on_policy, _ = vtrace(Arrays(None), rewards, values, *ends, 0 * log_ratios, GAMMA, LAM)
-    np.testing.assert_allclose(
-        on_policy, lambda_returns(Arrays(None), rewards, values, *ends, GAMMA, LAM), rtol=1e-4, atol=1e-4
-    )
+    on_policy, _ = on(device, vtrace, rewards, values, *ends, 0 * log_ratios)
+    np.testing.assert_allclose(on_policy, on(device, lambda_returns, rewards, values, *ends), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("corrected", [False, True])
@@ -105,10 +114,10 @@ def test_values_of_an_episodes_last_frame_do_not_reach_the_steps_before_it(corre
 
     rewards, values = column(1, 2, 0, 3), column(0.5, 0.25, math.nan, 0.125, math.nan)
     ends = column(0, 1, 0, 1).astype(bool), column(0, 0, 0, 0).astype(bool)
-    found = lambda_returns(Arrays(None), rewards, values, *ends, GAMMA, LAM)
+    found = on(None, lambda_returns, rewards, values, *ends)
     if corrected:
         log_ratios = column(0, 0, math.nan, 0)
-        found, advantages = vtrace(Arrays(None), rewards, values, *ends, log_ratios, GAMMA, LAM)
+        found, advantages = on(None, vtrace, rewards, values, *ends, log_ratios)
         assert np.isfinite(advantages[0, [0, 1, 3]]).all()
     expected = 1 + GAMMA * ((1 - LAM) * 0.25 + LAM * 2)
     np.testing.assert_allclose(found[0, [0, 1, 3]], [expected, 2, 3], rtol=1e-6)
@@ -175,42 +184,6 @@ def test_every_epoch_of_a_rollout_gives_each_of_its_transitions_once(
             assert math.isnan(rollouts.explained_variance)
         begin = end
         assert not rollouts.due(batch_size)
-
-
-def by_first_number(observations: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-    """Values and log-probabilities that are easy to tell."""
-    return torch.stack([observations[:, 0], -observations[:, 1].abs() - actions.to(observations.device)])
-
-
-@pytest.mark.parametrize("evaluate_actions", [None, by_first_number])
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_a_rollout_on_a_device_gives_the_same_batches(device: str, evaluate_actions: EvaluateActions | None) -> None:
-    run = make_toy("algo=ppo", "num_envs=2", "algo.num_steps=8", "algo.batch_size=4", "algo.epochs=3")
-    rng, spec = np.random.default_rng(0), describe(run)
-    here, there = make_buffer(run, spec), make_buffer(run, spec, device=torch.device(device))
-    assert isinstance(here, RolloutBuffer) and isinstance(there, RolloutBuffer)
-    here.evaluate_actions = there.evaluate_actions = evaluate_actions
-    for step in range(18):
-        ends = np.array([step % 5 == 4, False])
-        rows = Rows(
-            frames=rng.normal(size=(2, 3)).astype(np.float32), actions=rng.integers(3, size=2),
-            rewards=rng.normal(size=2).astype(np.float32), terminated=ends, truncated=np.zeros(2, bool),
-            first=np.array([step % 5 == 0, step == 0]), transition=np.ones(2, bool),
-            acting={"log_probs": rng.normal(size=2), "values": rng.normal(size=2), "versions": np.full(2, step)},
-        )  # fmt: skip
-        for buffer in (here, there):
-            buffer.storage.append(rows)
-    assert here.due(4) == there.due(4) == 12
-    for _ in range(24):
-        ours, theirs = here.sample(4), there.sample(4)
-        assert ours.rollout == theirs.rollout
-        for name in RolloutBatch.__slots__[:-1]:  # type: ignore[attr-defined]
-            assert getattr(theirs, name).device.type == device
-            # But for the exponential of V-trace, which libraries round differently, they are equal to the last bit.
-            near = {"rtol": 1e-5, "atol": 1e-5} if evaluate_actions else {"rtol": 0}
-            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name).cpu(), **near)
-    blank = there.blank(4)
-    assert [getattr(blank, n).shape for n in ("observations", "returns")] == [(4, 3), (4,)]
 
 
 @as_arrays_or_tensors

@@ -120,17 +120,3 @@ def test_a_press_for_the_agent_takes_effect_with_sticky_actions(backend: str) ->
             break
     env.close()
     assert not lives.any(), lives
-
-
-@pytest.mark.parametrize("backend", ["gymnasium", "ale", "atari_warp"])
-def test_a_press_at_a_games_start_is_no_transition_and_ends_nothing(backend: str) -> None:
-    run = make_run(f"backend={backend}", "env.id=ALE/Breakout-v5", "num_envs=2", "wrappers.noop_max=0")
-    env = make_vector_env(run)
-    env.reset([1, 2])
-    presses = 2 if backend == "ale" else 0  # ALE would drop each of eight frames once in 65,536 games
-    for k in range(4):
-        assert env.ignores.all() == (k < presses)
-        env.send(np.zeros(2, np.int64))
-        step = env.recv()
-        assert step.first.all() == (k < presses) and not (step.terminated | step.truncated).any()
-    env.close()

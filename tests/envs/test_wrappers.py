@@ -422,8 +422,6 @@ def test_each_stage_can_be_switched_off_or_changed(overrides: list[str], shape: 
 
 @pytest.mark.slow
 def test_rules_of_the_game_follow_the_id_and_can_be_switched() -> None:
-    from dqnspeed.envs.games import atari_game
-
     v4, v5 = make_run(), make_run("env.id=ALE/Pong-v5")
     switched = make_run("env.sticky_actions=0.25", "env.full_action_space=true", "env.max_episode_frames=1000")
     rules = [atari_game(run.env) for run in (v4, v5, switched)]

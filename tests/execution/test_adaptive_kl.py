@@ -52,13 +52,3 @@ def test_the_target_falls_to_its_last() -> None:
     for update in range(4 * EVERY, 5 * EVERY):
         adaptive_kl.observe(torch.tensor(0.01), update)
     assert adaptive_kl.state[0].item() == pytest.approx(1 / CHANGE)
-
-
-def test_where_it_is_captured_it_is_the_same() -> None:
-    torch.manual_seed(0)
-    divergences = torch.rand(100) * 0.03
-    plain, captured = (AdaptiveKL(0.02, 0.005, 50, EVERY, CPU) for _ in range(2))
-    for update, divergence in enumerate(divergences):
-        plain.observe(divergence, update)
-        captured.observe(divergence, torch.tensor(update))
-    assert torch.equal(plain.state, captured.state) and plain.state[0] != 1

@@ -78,18 +78,6 @@ def test_under_autocast_it_gives_what_a_linear_layer_gives(training: bool) -> No
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in used)
 
 
-@pytest.mark.slow
-def test_compiled_in_one_graph_it_still_draws_anew() -> None:
-    layer, x = NoisyLinear(5, 3), torch.randn(4, 5)
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    first, second = compiled(x), compiled(x)
-    assert not torch.equal(first, second)
-    second.sum().backward()
-    assert layer.weight_sigma.grad is not None
-    layer.eval()
-    torch.testing.assert_close(compiled(x), layer(x))
-
-
 def test_an_agent_explores_by_noise_where_epsilon_is_nothing() -> None:
     spec, run = EnvSpec((5,), np.dtype(np.float32), 3, 1, largest=1.0), make_run("env=cartpole", "exploration=noisy")
     network, seen = make_network(run, spec), np.ones((4, 5), np.float32)

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from conftest import make_run
 
-from dqnspeed.envs import EnvSpec
 from dqnspeed.networks.background import Preprocess
 from dqnspeed.networks.convolutional import Convolutional, LayerNorm
 from dqnspeed.networks.heads import PolicyValueNetwork, QNetwork
-
-IMAGE = EnvSpec((1, 84, 84), np.dtype(np.uint8), 6, 4, largest=255.0)
 
 
 def count(network: torch.nn.Module) -> int:
@@ -32,14 +28,6 @@ def test_options_give_finite_values_and_gradients(model: str, options: list[str]
     q.sum().backward()
     assert torch.isfinite(q).all()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in network.parameters())
-
-
-def test_dueling_advantages_have_mean_zero() -> None:
-    network = QNetwork(make_run("model=mlp", "model.dueling=true").model, (5,), 4)
-    observations = torch.randn(3, 5)
-    features = network.features(network.preprocess(observations))
-    assert network.value is not None
-    torch.testing.assert_close(network(observations).mean(1, keepdim=True), network.value(features))
 
 
 @pytest.mark.parametrize("dueling", [False, True])
@@ -123,17 +111,6 @@ def test_preprocessing_gives_the_same_numbers_in_either_layout_and_leaves_observ
     fast = preprocess(images)
     assert torch.equal(plain, fast) and torch.equal(images, given)
     assert plain.is_contiguous() and fast.is_contiguous(memory_format=torch.channels_last)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("avx512", [False, True])
-def test_the_compiler_lays_frames_out_as_torch_does(avx512: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dqnspeed.networks.background.AVX512", avx512)
-    torch.compiler.reset()
-    preprocess, images = Preprocess((4, 6, 8), 64.0, subtract=False), torch.randint(0, 256, (5, 4, 6, 8)).byte()
-    preprocess.channels_last = True
-    compiled = torch.compile(preprocess, fullgraph=True, dynamic=False)
-    assert torch.equal(compiled(images), preprocess(images))
 
 
 def test_images_keep_their_layout_through_layer_normalization() -> None:

@@ -100,6 +100,7 @@ def test_the_plain_line_shows_everything(capsys: pytest.CaptureFixture[str]) -> 
     progress.on_report(Training(run, agent_steps=5000, seconds=30), METRICS)
     line = "baseline num_envs=2: 30 s  limit in 9:30  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
     assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  4.0 samples/step\n"
+    progress = PlainProgress(run, "baseline num_envs=2", EarlierRuns())
     progress.on_report(Training(run, agent_steps=5000, seconds=30), {**METRICS, "time/evaluating": 90.0})
     assert capsys.readouterr().out.startswith("baseline num_envs=2: 120 s  limit in 8:00  mean -12.35")
     assert show({}, 1)[:2] == ["mean -", "loss -"] and "- games" in show({}, 1)

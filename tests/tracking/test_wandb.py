@@ -191,10 +191,8 @@ def test_wandb_logs_a_game_once_and_its_exit_code(
     [
         ({}, [], "offline", None),
         ({"WANDB_MODE": "online"}, [], "online", None),
-        ({"WANDB_MODE": "dryrun"}, [], "offline", None),
         ({"WANDB_MODE": "disabled"}, [], "disabled", None),
         ({"WANDB_DISABLED": "true", "WANDB_MODE": "online"}, [], "disabled", None),
-        ({"WANDB_DISABLED": "false"}, [], "offline", None),
         ({"WANDB_MODE": "disabled"}, ["tracking.wandb=disabled"], "disabled", None),
         ({"WANDB_MODE": "disabled"}, ["tracking.wandb=offline"], "offline", "WANDB_MODE=disabled"),
         ({"WANDB_DISABLED": "true"}, ["tracking.wandb=online"], "online", "WANDB_DISABLED=true"),
@@ -250,7 +248,7 @@ def main():
 def test_a_wandb_that_cannot_be_used_is_asked_once_and_the_runs_are_kept_offline(why: str, tmp_path: Path) -> None:
     """A server that takes connections and never says a word; one that refuses the key; and no key at all."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refuses)
-    if "401" in why:
+    if not why.startswith("no answer"):
         threading.Thread(target=server.serve_forever, daemon=True).start()
     own = {"WANDB_BASE_URL": f"http://127.0.0.1:{server.server_port}", "HOME": str(tmp_path), "no_proxy": "127.0.0.1"}
     if not why.startswith("No API key"):
@@ -259,7 +257,7 @@ def test_a_wandb_that_cannot_be_used_is_asked_once_and_the_runs_are_kept_offline
     result = forked.run("two_jobs", cwd=tmp_path, env={**environment(), **own}, timeout=100)
     if why.startswith("no answer"):  # of the two runs the first alone asks
         server.socket.settimeout(0.1)
-        server.socket.accept()
+        server.socket.accept()[0].close()
         with pytest.raises(TimeoutError):
             server.socket.accept()
     server.server_close()

@@ -190,13 +190,6 @@ def test_a_run_without_any_checkpoint_is_not_started_again_where_that_would_lose
             state_to_resume(tmp_path, make_run(checkpoint).checkpoint)
 
 
-def test_a_final_checkpoint_is_outdated_once_a_resumed_run_saves_a_newer_one(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, make_run().checkpoint)
-    checkpoints.save_final({})
-    checkpoints.save_periodic({}, step=5)
-    assert [path.name for path in candidates(tmp_path)] == ["step_0000000005.safetensors"]
-
-
 def test_the_newest_checkpoint_is_that_of_most_steps_where_a_kill_left_a_final_one_of_before(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, make_run().checkpoint)
     for steps, names in ((5, "final step"), (6, "final step"), (4, "step final")):

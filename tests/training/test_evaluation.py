@@ -32,7 +32,7 @@ def evaluating(run: RunConfig, network: Network | None = None) -> Iterator[Evalu
         yield evaluator
 
 
-@pytest.mark.parametrize("kind", ["serial", "overlap", "process parallelism.samples_per_step=16"])
+@pytest.mark.parametrize("kind", ["serial", "process parallelism.samples_per_step=16"])
 def test_evaluations_reach_the_metrics_and_the_summary(kind: str, tmp_path: Path) -> None:
     # A report has the metrics of the newest evaluation; reports this frequent have the metrics of each.
     often = ["eval.every_steps=200", "eval.episodes=3", "stop.max_steps=1000", "tracking.report_every_s=0.0001"]
@@ -78,13 +78,6 @@ def test_an_evaluation_that_outlasts_the_time_limit_is_given_up_and_counts_in_th
     training = summary["wall_time_s"] - summary["eval_time_s"]
     assert last["time"] == pytest.approx(training, abs=0.01)
     assert last["time/evaluating"] == pytest.approx(summary["eval_time_s"], abs=0.01)
-
-
-def test_evaluations_are_counted_and_their_time_is_in_no_speed_of_training(tmp_path: Path) -> None:
-    run = make_run("experiment=q_learning", "stop.max_steps=30", "tracking.progress=off")
-    summary = train_in(tmp_path, run)
-    assert summary["evaluations"] == summary["agent_steps"] == 30
-    assert 0 < summary["eval_time_s"] < summary["wall_time_s"]
 
 
 def test_the_evaluations_mean_can_stop_a_run(tmp_path: Path) -> None:
