@@ -28,8 +28,6 @@ from dqnspeed.envs import describe
 from dqnspeed.networks.base import Network
 from dqnspeed.training.state_file import load, save
 
-pytestmark = pytest.mark.slow
-
 
 def kill(index: int, number: signal.Signals = signal.SIGKILL) -> None:
     pid = actor_process(index).pid

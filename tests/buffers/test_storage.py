@@ -13,7 +13,7 @@ import torch
 from conftest import make_run
 
 from dqnspeed.algorithms import algorithm_of, check_fits, make_network
-from dqnspeed.buffers import SharedStorage, ring_layout
+from dqnspeed.buffers import SharedStorage
 from dqnspeed.buffers.storage import layout_bytes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
@@ -30,11 +30,6 @@ def test_shared_memory_that_cannot_be_had_is_one_sentence(monkeypatch: pytest.Mo
         ConfigError, match=r"transport=shared_memory: 100 bytes of .* could not be had \(.*No space left"
     ):
         SharedStorage({"frames": ((10, 10), np.dtype(np.uint8))})
-
-
-def test_a_million_transitions_stay_under_7_5_gb() -> None:
-    layout = ring_layout(1, 1_000_000, (1, 84, 84), np.dtype(np.uint8))
-    assert layout_bytes(layout) < 7.5e9
 
 
 def test_frames_on_their_way_take_little_beside_stored_frames() -> None:

@@ -349,7 +349,7 @@ class Numbered(gymnasium.Env):
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
         self.pressed.append(action)
-        self.picture[:] = len(self.pressed), 9 - len(self.pressed)
+        self.picture[:] = len(self.pressed), max(0, 9 - len(self.pressed))
         return self.picture, 1.0, len(self.pressed) == self.ends_at, False, {}
 
 

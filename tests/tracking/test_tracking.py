@@ -67,11 +67,6 @@ def test_a_run_begins_by_saying_what_it_is() -> None:
     assert opening(make_toy(), "toy", "cpu", 1, Path("x"))[1].startswith("goal: no bound; limits: none")
 
 
-def test_a_rung_by_itself_says_what_it_is() -> None:
-    run = make_run("experiment=speedrun")
-    assert opening(run, "speedrun", "cpu", 1, Path("x"))[3:] == [run.experiment.about]
-
-
 METRICS = {
     "episode/count": 1234, "episode/return_mean_100": -12.345, "train/loss": 0.01234, "train/epsilon": 0.02,
     "perf/steps_per_second": 1234.5, "perf/updates_per_second": 123.4, "perf/samples_per_step": 4.0,
