@@ -20,6 +20,13 @@ from dqnspeed.training.state_file import load
 FEW = ["stop.max_steps=200", "tracking.report_every_s=0.001"]
 
 
+def recording() -> tuple[Callback, mock.Mock]:
+    """A callback, and the mock that records its calls."""
+    calls = mock.Mock()
+    events = {name: getattr(calls, name) for name in vars(Callback) if name.startswith("on_")}
+    return type("Recording", (Callback,), events)(), calls
+
+
 def raising(event: str, optional: bool = False) -> Callback:
     """A callback that raises at an event."""
 
@@ -31,25 +38,25 @@ def raising(event: str, optional: bool = False) -> Callback:
 
 
 def test_a_callback_hears_of_every_event(tmp_path: Path) -> None:
-    callback, updates = mock.Mock(spec=Callback, optional=False), list[int]()
-    callback.on_update.side_effect = lambda training: updates.append(training.updates)
+    (callback, calls), updates = recording(), list[int]()
+    calls.on_update.side_effect = lambda training: updates.append(training.updates)
     run = make_toy(*FEW, "eval.every_steps=100", "eval.episodes=1", "checkpoint.every_minutes=0.00001")
     summary = train_in(tmp_path, run, callbacks=[callback])
-    events = [name for name, *_ in callback.method_calls]
+    events = [name for name, *_ in calls.method_calls]
     assert events[0] == "on_training_start" and events[-1] == "on_training_end"
     assert updates == sorted(set(updates)) and updates[-1] == summary["updates"]
-    games = [call.args[1] for call in callback.on_episode_end.call_args_list]
+    games = [call.args[1] for call in calls.on_episode_end.call_args_list]
     assert games == [*range(1, summary["episodes"] + 1)]
     assert events.count("on_evaluation") == summary["evaluations"] == 2
-    saved = [call.args[1].stem.partition("_")[0] for call in callback.on_checkpoint.call_args_list]
+    saved = [call.args[1].stem.partition("_")[0] for call in calls.on_checkpoint.call_args_list]
     assert {*saved} == {"step", "final", "best"}
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert events.count("on_report") == len(lines) and "train/loss" in callback.on_report.call_args.args[1]
+    assert events.count("on_report") == len(lines) and "train/loss" in calls.on_report.call_args.args[1]
 
 
 @pytest.mark.parametrize("event", ["on_training_start", "on_update", "on_evaluation", "on_checkpoint"])
 def test_a_callback_that_raises_ends_the_run_saved_and_is_named(event: str, tmp_path: Path) -> None:
-    other = mock.Mock(spec=Callback, optional=False)
+    other, calls = recording()
     evaluated = ["eval.every_steps=60", "eval.episodes=1", "checkpoint.every_minutes=0.00001"]
     callbacks = [raising(event), other]
     with pytest.raises(CallbackError, match=rf"^callback Mine\.{event}: raised ") as raised:
@@ -57,7 +64,7 @@ def test_a_callback_that_raises_ends_the_run_saved_and_is_named(event: str, tmp_
     assert "RuntimeError: the callback broke" in str(raised.value)
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["stopped_by"] == "error" and "the callback broke" in summary["error"]
-    assert other.on_training_end.call_args.args[1]["stopped_by"] == "error"
+    assert calls.on_training_end.call_args.args[1]["stopped_by"] == "error"
     if event != "on_training_start":  # nothing was trained by then
         state = load(tmp_path / "checkpoints" / "final.safetensors")
         assert state["progress"]["agent_steps"] == summary["agent_steps"] < 100_000
@@ -72,13 +79,13 @@ def test_a_callback_that_raises_at_the_end_leaves_the_summary_as_it_is(tmp_path:
 
 
 def test_an_optional_callback_that_raises_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    good, training = mock.Mock(spec=Callback, optional=False), Training(make_toy(), tmp_path)
+    (good, calls), training = recording(), Training(make_toy(), tmp_path)
     callbacks = Callbacks([raising("on_report", optional=True), good])
     callbacks.on_training_start(training)
     for _ in range(3):
         callbacks.on_report(training, {})
     callbacks.check()
-    assert len(good.method_calls) == 4
+    assert len(calls.method_calls) == 4
     assert caplog.messages == ["Mine failed and is off for the rest of this run: the callback broke"]
 
 
