@@ -21,11 +21,7 @@ def test_experience_goes_to_a_gpu_if_it_fits(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(machine, "pick_device", lambda name: GPU)
     monkeypatch.setattr(machine, "free_gpu_memory", lambda device: 2 * 10**9)
     assert buffer_device(small, spec) == GPU and buffer_device(large, spec) is None
-    sentence = (
-        r"^replay\.device=cuda: replay\.buffer_size=1000000 needs 7\.\d GB of the GPU's memory, and 1\.\d GB can be "
-        r"had; at most (\d+) transitions would fit\.$"
-    )
-    with pytest.raises(ConfigError, match=sentence) as refused:
+    with pytest.raises(ConfigError, match=r"^replay\.device=cuda: .* at most \d+ transitions would fit\.$") as refused:
         buffer_device(there, spec)
     most = int(str(refused.value).split("at most ")[1].split()[0])
     assert buffer_device(make_run(f"replay.buffer_size={most}", "replay.device=cuda"), spec) == GPU
