@@ -35,7 +35,7 @@ def evaluating(run: RunConfig, network: Network | None = None) -> Iterator[Evalu
 @pytest.mark.parametrize("kind", ["serial", "process parallelism.samples_per_step=16"])
 def test_evaluations_reach_the_metrics_and_the_summary(kind: str, tmp_path: Path) -> None:
     # A report has the metrics of the newest evaluation; reports this frequent have the metrics of each.
-    often = ["eval.every_steps=200", "eval.episodes=3", "stop.max_steps=1000", "tracking.report_every_s=0.0001"]
+    often = ["eval.every_steps=200", "eval.episodes=3", "stop.max_steps=600", "tracking.report_every_s=0.0001"]
     run = make_toy(*f"parallelism={kind}".split(), *often)
     summary = train_in(tmp_path, run)
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]

@@ -173,18 +173,18 @@ def check_files(folder: Path, max_steps: int) -> None:
 
 @pytest.mark.parametrize("parallelism", ["overlap", "process"])
 def test_a_run_leaves_the_agreed_files(parallelism: str, tmp_path: Path) -> None:
-    toy = make_toy(f"parallelism={parallelism}", "stop.max_steps=1000", "tracking.report_every_s=0.1")
+    toy = make_toy(f"parallelism={parallelism}", "stop.max_steps=500", "tracking.report_every_s=0.05")
     summary = run_in(tmp_path, toy)
-    check_files(tmp_path, 1000)
+    check_files(tmp_path, 500)
     assert summary == json.loads((tmp_path / "summary.json").read_text())
 
 
 def test_a_run_that_everything_tracks_leaves_the_files_of_all(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    everything = ["tracking=default", "tracking.progress=off", "tracking.report_every_s=0.1"]
-    summary = run_in(tmp_path, make_toy("stop.max_steps=1000", *everything))
-    check_files(tmp_path, 1000)
+    everything = ["tracking=default", "tracking.progress=off", "tracking.report_every_s=0.05"]
+    summary = run_in(tmp_path, make_toy("stop.max_steps=500", *everything))
+    check_files(tmp_path, 500)
     assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
     (folder,) = (tmp_path / "tensorboard").iterdir()
     assert folder.name == "baseline_seed_0"  # which TensorBoard calls the run
