@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import multiprocessing
 import time
@@ -64,13 +63,11 @@ class Started:
 
     def collect(self, steps: int) -> None:
         """Collect until there are ``steps`` agent steps, and as many rows: a row may still be in a pipe."""
-        with deadline() as check:
-            while self.agent_steps < steps or self.rows().sum() < steps:
-                self.actors.send()
-                collected = self.actors.collect(self.limit, wait=True)
-                self.agent_steps += collected.agent_steps
-                self.episodes += [game for game in collected.episodes if isinstance(game, Episode)]
-                check()
+        while self.agent_steps < steps or self.rows().sum() < steps:
+            self.actors.send()
+            collected = self.actors.collect(self.limit, wait=True)
+            self.agent_steps += collected.agent_steps
+            self.episodes += [game for game in collected.episodes if isinstance(game, Episode)]
 
     def pause(self) -> dict[str, Any]:
         """Pause, and return the state to continue from."""
@@ -83,17 +80,6 @@ class Started:
     def __exit__(self, *_: object) -> None:
         self.actors.close()
         self.buffer.close()
-
-
-@contextlib.contextmanager
-def deadline(seconds: float = 60.0) -> Any:
-    """Give a function to call in a loop, which raises when the time is up."""
-    end = time.monotonic() + seconds
-
-    def check() -> None:
-        assert time.monotonic() < end
-
-    yield check
 
 
 def actor_process(index: int) -> BaseProcess:

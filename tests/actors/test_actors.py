@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,6 @@ from conftest import make_toy, untimed
 from started import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses
 
 from dqnspeed.actors import ActorError, local
-from dqnspeed.actors.stepper import env_seeds
 from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.envs import make_vector_env
 from dqnspeed.system import child_processes
@@ -43,11 +41,19 @@ KINDS = {
     ],
 )
 def test_contract(kind: str, replay: str, device: str | None) -> None:
-    run = make_toy(*CONTRACT, f"replay={replay}", *KINDS[kind])
-    with Started(run, device=torch.device(device) if device else None) as started:
+    run, where = make_toy(*CONTRACT, f"replay={replay}", *KINDS[kind]), device and torch.device(device)
+    with Started(run, device=where) as started:
         assert_contract(started)
+        assert_pauses(started)
+        state, before = started.pause(), {**started.actors.seconds}
+    assert before["acting"] > 0 and before["stepping"] > 0
+    with Started(run, state, segment=1, device=where) as started:
+        assert dict(started.actors.seconds) == pytest.approx(before)
+        started.collect(40)
+        assert started.actors.seconds["stepping"] > before["stepping"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["overlap", "process", "process, queue"])
 def test_processes_start_as_outside_tests(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_processes, "START_METHOD", forked.START_METHOD)
@@ -82,11 +88,8 @@ class TensorFrames:
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-@pytest.mark.parametrize("algo", ["dqn", "ppo"])
-@pytest.mark.parametrize("kind", ["serial", "overlap"])
-def test_environments_whose_frames_are_tensors_are_acted_on_and_stored_alike(
-    kind: str, algo: str, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("kind", "algo"), [("serial", "dqn"), ("overlap", "ppo")])
+def test_frames_may_be_tensors(kind: str, algo: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also over a resume, whose checkpoint holds NumPy arrays alone."""
     own = ["algo.num_steps=64", "algo.batch_size=16"] if algo == "ppo" else ["wrappers.stack=3"]
     run = make_toy(f"algo={algo}", *own, f"device={device}", f"parallelism={kind}", "num_envs=4")
@@ -140,30 +143,13 @@ def test_the_seconds_of_acting_on_a_gpu_are_the_gpus_own(kind: str, device: str)
         assert 0 < found["time/gpu_acting"] < 60 if device == "cuda" else found == {}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_seconds_go_on_in_a_resumed_run(kind: str) -> None:
-    run = make_toy(*KINDS[kind])
-    with Started(run) as started:
-        started.collect(40)
-        state, before = started.pause(), {**started.actors.seconds}
-    assert before["acting"] > 0 and before["stepping"] > 0
-    with Started(run, state, segment=1) as started:
-        assert dict(started.actors.seconds) == pytest.approx(before)
-        started.collect(40)
-        assert started.actors.seconds["stepping"] > before["stepping"]
-
-
 ON_POLICY = {
-    "a2c": ["algo=a2c", "algo.num_steps=8"],
     "a2c, overlap": ["algo=a2c", "algo.num_steps=8", "parallelism=overlap"],
     "a3c, two actors": ["algo=a3c", "parallelism.num_actors=2"],
     "a3c, queue": ["algo=a3c", "parallelism.num_actors=2", "parallelism.transport=queue"],
     "ppo": ["algo=ppo"],
-    "ppo, overlap": ["algo=ppo", "parallelism=overlap"],
-    "ppo, process": ["algo=ppo", "parallelism=process"],
     "ppo, two actors": ["algo=ppo", "parallelism=process", "parallelism.num_actors=2"],
     "pqn, overlap": ["algo=pqn", "parallelism=overlap"],
-    "pqn, process": ["algo=pqn", "parallelism=process"],
 }
 
 
@@ -222,27 +208,11 @@ def test_a_rollout_is_bootstrapped_from_observations_that_were_not_acted_on_yet(
             np.testing.assert_allclose(bootstrap, first, rtol=1e-4, atol=1e-5)
 
 
-def test_the_halves_of_an_overlap_take_turns_over_pauses_and_resumes() -> None:
-    run = make_toy("algo=ppo", "parallelism=overlap", "num_envs=2", "algo.num_steps=64", "algo.batch_size=16")
-    state: dict[str, Any] | None = None
-    for _ in range(3):
-        with Started(run, state) as started:
-            for _ in range(2):  # and the step that a pause waits for: one group moves twice
-                started.actors.collect(math.inf, wait=True)
-            state = started.pause()
-            first, second = started.rows()
-            assert first - second in (0, 1)
-
-
 def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
     """One environment, the same seed, actions all random: the transport changes nothing."""
     stored = []
-    for kind in (
-        ["parallelism=serial"],
-        ["parallelism=process", "parallelism.transport=queue"],
-        ["parallelism=process"],
-    ):
-        with Started(make_toy(*kind)) as started:
+    for kind in ("serial", "process", "process parallelism.transport=queue"):
+        with Started(make_toy(*f"parallelism={kind}".split())) as started:
             started.collect(60)
             actions, transition = (started.column(name)[0, :59].copy() for name in ("actions", "transition"))
             stored.append((started.buffer.storage.frames_of(0, 0, 60), np.where(transition, actions, -1)))
@@ -251,31 +221,34 @@ def test_serial_and_a_queued_actor_store_the_same_experience() -> None:
         np.testing.assert_array_equal(actions, stored[0][1])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_paused_actors_rest_and_give_everything_to_continue_from(kind: str) -> None:
-    with Started(make_toy(*KINDS[kind])) as started:
-        assert_pauses(started)
+SHAPE = r"has the shape \(2,\) after 10 steps of a game, and its space"
 
 
-def test_actors_stop_at_the_limit() -> None:
-    with Started(make_toy("parallelism=process", "parallelism.samples_per_step=8")) as started:
-        for limit in (110, 150):
-            started.limit = limit
-            started.collect(limit)
-            time.sleep(0.3)
-            started.collect(limit)
-            assert started.agent_steps + started.actors.collect(limit, wait=True).agent_steps == limit
-
-
-@pytest.mark.parametrize("kind", ["serial", "overlap", "process"])
-@pytest.mark.parametrize("how", ["raise", "stop", "leave", "shape"])
-def test_an_error_of_an_environment_is_reported_once_with_its_own_traceback(kind: str, how: str) -> None:
-    run = make_toy("env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}", f"parallelism={kind}")
-    shape = r"has the shape \(2,\) after 10 steps of a game, and its space"
-    expected = {"shape": shape}.get(how, "the toy broke")
-    with Started(run) as started, pytest.raises(ActorError, match=expected) as raised:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "how", "sentence"),
+    [
+        ("serial", "stop", "the toy broke"),
+        ("serial", "exit", "SystemExit"),
+        ("serial", "shape", SHAPE),
+        ("overlap", "leave", "the toy broke"),
+        ("overlap", "exit", "SystemExit"),
+        ("overlap", "die", "process died"),
+        ("overlap", "hang", "not answered for 2 s"),
+        ("process", "raise", "the toy broke"),
+        ("process", "shape", SHAPE),
+        ("process", "die", "was killed by SIGKILL"),
+    ],
+)
+def test_an_environment_that_breaks_is_reported_within_seconds(kind: str, how: str, sentence: str) -> None:
+    run = make_toy(
+        "env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}", f"parallelism={kind}", "num_envs=2",
+        f"parallelism.timeout_s={2 if how == 'hang' else 60}",
+    )  # fmt: skip
+    with Started(run) as started, pytest.raises(ActorError, match=sentence) as raised:
         started.collect(10_000)
-    assert str(raised.value).count("Traceback") == 1 and "died" not in str(raised.value)
+    if how not in ("die", "hang"):
+        assert str(raised.value).count("Traceback") == 1 and "died" not in str(raised.value)
 
 
 @pytest.mark.parametrize("kind", ["overlap", "process parallelism.num_actors=2"])
@@ -298,8 +271,3 @@ def test_an_environment_may_end_a_process_of_its_own_and_print_where_nobody_read
     run = make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: starts another}", f"parallelism={kind}")
     with Started(run) as started:
         started.collect(5)
-
-
-def test_seeds_differ_between_environments_actors_and_runs() -> None:
-    seeds = [s for run in range(5) for actor in range(4) for s in env_seeds(run, actor, 8)]
-    assert len(set(seeds)) == len(seeds)

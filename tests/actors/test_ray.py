@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib.util
 import json
 import math
@@ -22,15 +21,9 @@ import psutil
 import pytest
 from conftest import TOY, command, environment, make_toy, once_reported, train_in
 from forked import Forked
-from started import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses, deadline
+from started import CONTRACT, GREEDY, Started, assert_contract, assert_newest_weights, assert_pauses
 
-from dqnspeed.actors.ray.actors import StepBudget
-from dqnspeed.actors.ray.cluster import connected, reason_of
-from dqnspeed.actors.ray.worker import RayArguments, RayChannel, RayCommand
-from dqnspeed.buffers import Rows
 from dqnspeed.config.options import ConfigError
-from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import describe
 
 if importlib.util.find_spec("ray") is None:  # which takes moments to import
     pytest.skip("needs Ray", allow_module_level=True)
@@ -56,68 +49,6 @@ def ray_cluster() -> Iterator[Any]:
     yield cluster
     del os.environ["RAY_ADDRESS"]
     cluster.shutdown()
-
-
-@pytest.mark.parametrize("address", [None, "10.0.0.1:1"])
-def test_a_cluster_that_cannot_be_joined_is_named(address: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def init(**_: Any) -> None:
-        raise Exception("The current node timed out during startup. This could happen because of anything.")
-
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr("ray.init", init)
-    sentence = r"^address=\S+: the Ray cluster cannot be joined \(The current node timed out during startup"
-    with pytest.raises(ConfigError, match=sentence):
-        connected("address", address, 1.0)
-
-
-def rows(number: int) -> Rows:
-    """A step of two environments."""
-    frames = np.full((2, 3), number, np.uint8)
-    flags = np.array([False, number % 2 == 0])
-    values = np.full(2, number, np.float32)
-    return Rows(frames, np.full(2, number), values, flags, ~flags, flags, ~flags, {"values": values})
-
-
-@pytest.mark.parametrize("compress", [False, True])
-def test_steps_arrive_as_they_left(compress: bool) -> None:
-    run = make_toy(*RAY, f"parallelism.compress={compress}")
-    spec = dataclasses.replace(describe(run), frame_dtype=np.dtype(np.uint8))
-    channel = RayChannel(RayArguments(run, spec, 0, None, 0, 0, 0), version=0)
-    sent = [rows(number) for number in range(5)]
-    for one in sent:
-        channel.deliver(one, [], {"acting": 1.0, "stepping": 2.0})
-    delivery = channel.exchange(RayCommand(), None)
-    assert (delivery.frames is not None) is compress and delivery.seconds == (1.0, 2.0)
-    assert delivery.agent_steps == sum(int(one.transition.sum()) for one in sent)
-    for one, got in zip(sent, delivery.steps(spec), strict=True):
-        for name in ("frames", "actions", "rewards", "terminated", "truncated", "first", "transition"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(got, name))
-            assert getattr(one, name).dtype == getattr(got, name).dtype
-        np.testing.assert_array_equal(one.acting["values"], got.acting["values"])
-    assert channel.exchange(RayCommand(), None).steps(spec) == []
-
-
-def test_steps_that_an_actor_has_no_room_for_are_granted_to_others() -> None:
-    budget = StepBudget(2)
-    budget.limit = 12
-    assert [budget.grant(index, made=0, room=10, ahead=200) for index in (0, 1)] == [10, 2]
-    # The rows of actor 0 are used up by 8 steps and 2 final frames.
-    assert budget.grant(0, made=8, room=0, ahead=200) == 8
-    assert budget.grant(1, made=0, room=10, ahead=200) == 4
-
-
-def test_a_budget_keeps_an_actor_as_few_steps_ahead_as_asked_and_takes_back_what_a_lost_one_had() -> None:
-    budget = StepBudget(2)
-    for index in (0, 1):
-        budget.take_back(index, made=5)
-    budget.limit = 100
-    assert budget.grant(0, made=5, room=50, ahead=8) == 13
-    assert budget.grant(0, made=7, room=50, ahead=8) == 15
-    assert budget.grant(0, made=7, room=50, ahead=0) == 15  # a grant is kept
-    budget.limit = 20
-    assert budget.grant(1, made=5, room=50, ahead=8) == 5
-    budget.take_back(0, made=7)
-    assert budget.grant(1, made=5, room=50, ahead=8) == 13
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -161,10 +92,8 @@ class TestOneSetOfActors:
         started.collect(200)
         one_actor().kill()
         reasons = list[str]()
-        with deadline() as check:
-            while not reasons or started.actors.metrics()["perf/actors"] < 2:
-                reasons += started.actors.collect(math.inf, wait=True).lost
-                check()
+        while not reasons or started.actors.metrics()["perf/actors"] < 2:
+            reasons += started.actors.collect(math.inf, wait=True).lost
         found = re.match("actor ([01]) was lost [(]", reasons[0])
         assert found and "\n" not in reasons[0]
         env_index = 2 * int(found[1])
@@ -194,11 +123,9 @@ def test_a_slow_machine_holds_no_other_back_and_one_whose_python_raises_is_left(
         run = make_toy(*RAY, "env.id=toy_envs:Elsewhere-v0", *one_each, *ROOM)
         with Started(run) as started:
             said, rows = list[str](), np.zeros(1)
-            with deadline(150) as check:
-                while not said or not 0 < min(rows) < 0.2 * max(rows):  # actors held back would be alike
-                    said += started.actors.collect(math.inf, wait=True).lost
-                    rows = started.rows()
-                    check()
+            while not said or not 0 < min(rows) < 0.2 * max(rows):  # actors held back would be alike
+                said += started.actors.collect(math.inf, wait=True).lost
+                rows = started.rows()
         assert "this machine broke" in said[0]
     finally:
         for node in nodes:
@@ -271,14 +198,6 @@ def test_what_cannot_work_is_said_in_one_sentence(ray_cluster: Any) -> None:
         run.parallelism.check_here()  # type: ignore[attr-defined]
 
 
-def test_of_an_actor_that_is_lost_the_reason_is_told() -> None:
-    died = "The actor died unexpectedly.\n\tclass_name: RayActor\n\tip: 10.0.0.2\nIts node ran out of memory.\nMore."
-    assert reason_of(RuntimeError(died)) == "The actor died unexpectedly; ip: 10.0.0.2; Its node ran out of memory"
-    began = "An error in its creation task, \x1b[36mray::RayActor()\x1b[39m (ip=10.0.0.2)\n  File x\nKeyError: 'it'\n"
-    told = "An error in its creation task, ray::RayActor() (ip=10.0.0.2); KeyError: 'it'"
-    assert reason_of(RuntimeError(began)) == told and reason_of(KeyError()) == "KeyError"
-
-
 def test_without_the_extra_one_sentence_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"^parallelism=ray: needs Ray; pip install 'dqnspeed\[ray\]' brings it\.$"):
@@ -287,29 +206,26 @@ def test_without_the_extra_one_sentence_says_what_brings_it(monkeypatch: pytest.
 
 @pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize(
-    "algo",
+    "line",
     [
-        ["algo=pqn", "algo.num_steps=8", "algo.batch_size=16", "parallelism.batch_steps=16"],
-        ["algo=a3c", "algo.batch_size=16"],
+        "algo=dqn checkpoint.replay=true parallelism.compress=false",
+        "algo=pqn algo.num_steps=8 algo.batch_size=16 algo.learning_starts=0 parallelism.batch_steps=16",
+        "algo=a3c algo.batch_size=16 algo.learning_starts=0",
     ],
-)  # fmt: skip
-def test_algorithms_that_learn_in_order_are_fed_by_rays_actors(algo: list[str], tmp_path: Path) -> None:
-    run = make_toy(*algo, *RAY, "parallelism.num_actors=1", "algo.learning_starts=0", "stop.max_steps=600")
-    summary = train_in(tmp_path, run)
-    assert summary["agent_steps"] >= 600 and summary["stopped_by"] == "max_steps"
-    reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]  # of those with an update
-    assert reports[-1]["train/updates"] >= 15 and lags and min(lags) >= 0
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_a_run_on_ray_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    def run(steps: int) -> RunConfig:
-        return make_toy(*RAY, "parallelism.num_actors=1", f"stop.max_steps={steps}", "checkpoint.replay=true")
-
-    train_in(tmp_path, run(300))
-    before = json.loads((tmp_path / "summary.json").read_text())
-    after = train_in(tmp_path, run(600), resume=True)
+)
+def test_a_run_on_ray_learns_and_goes_on_from_its_checkpoint(line: str, tmp_path: Path) -> None:
+    before, after = (
+        train_in(
+            tmp_path,
+            make_toy(*RAY, "parallelism.num_actors=1", *line.split(), f"stop.max_steps={steps}"),
+            resume=steps > 300,
+        )
+        for steps in (300, 600)
+    )
     assert after["resumed_at"] == [before["agent_steps"]] and after["agent_steps"] >= 600
+    assert after["stopped_by"] == "max_steps"
     numbers = [int(line.partition(",")[0]) for line in (tmp_path / "episodes.csv").read_text().splitlines()[1:]]
     assert numbers == list(range(1, len(numbers) + 1))
+    reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    lags = [report["train/policy_lag"] for report in reports if "train/policy_lag" in report]  # of those with an update
+    assert reports[-1]["train/updates"] >= 15 and min(lags, default=0) >= 0

@@ -1,23 +1,45 @@
-"""A learner, a batch, and the expected optimizer step, for the tests of learners."""
+"""Learners, batches, and the expected optimizer step, for the tests of learners."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
 import torch
-from conftest import make_run
-from test_dqn import CPU, VECTOR, make_batch
+from conftest import make_run, on_cpu
 from torch import Tensor, nn
 
 from dqnspeed.algorithms import make_learner
 from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import Batch
+from dqnspeed.envs import EnvSpec
 
+CPU = torch.device("cpu")
+VECTOR = EnvSpec((5,), np.dtype(np.float32), 3, 1, largest=1.0)
 SIZE = 16
-SEED = 5  # of what an update draws
+SEED = 5  # of the random numbers of an update
+
+
+def make_batch(spec: EnvSpec, size: int = SIZE, seed: int = 0) -> Batch:
+    rng = np.random.default_rng(seed)
+
+    def observations() -> np.ndarray:
+        if spec.frame_dtype == np.uint8:
+            return rng.integers(0, 256, (size, *spec.observation_shape), np.uint8)
+        return rng.normal(size=(size, *spec.observation_shape)).astype(np.float32)
+
+    batch: Batch = on_cpu(
+        Batch(
+            observations(),
+            rng.integers(spec.num_actions, size=size),
+            rng.normal(size=size).astype(np.float32),
+            observations(),
+            np.where(rng.random(size) < 0.3, 0, 0.97).astype(np.float32),
+        )
+    )
+    return batch
 
 
 def learner_of(*overrides: str) -> GradientLearner:
@@ -32,9 +54,18 @@ def learner_of(*overrides: str) -> GradientLearner:
     return learner
 
 
+def losses_of(learner: GradientLearner, batches: Iterable[Batch]) -> list[float]:
+    """The loss of an update on each batch."""
+    losses = []
+    for batch in batches:
+        learner.update(batch)
+        losses.append(learner.stats()["train/loss"])
+    return losses
+
+
 def batch_of(weighted: bool) -> tuple[Batch, list[Tensor]]:
     """A batch, and the errors that its replay receives."""
-    batch, told = make_batch(VECTOR, SIZE), list[Tensor]()
+    batch, told = make_batch(VECTOR), list[Tensor]()
     if weighted:
         batch.weights = torch.from_numpy(np.random.default_rng(1).uniform(0.1, 1, SIZE).astype(np.float32))
         batch.reprioritize = told.append
@@ -42,7 +73,7 @@ def batch_of(weighted: bool) -> tuple[Batch, list[Tensor]]:
 
 
 def check_update(learner: GradientLearner, weighted: bool, transition: Callable[..., tuple[Tensor, float]]) -> None:
-    """An update is Adam's step on the weighted mean of losses, and the replay receives the errors.
+    """Check that an update is Adam's step on the weighted mean of losses, and that the replay receives the errors.
 
     Args:
         transition: gives the loss and the size of the error of transition ``i`` of ``batch``, by ``online`` and
@@ -75,5 +106,5 @@ def assert_same(ours: nn.Module, expected: nn.Module) -> None:
 
 
 def observation(batch: Batch, i: int, after: bool = False) -> Tensor:
-    """``(1, 5)``, the one that was acted on or the next."""
+    """The observation of transition ``i``, ``(1, 5)``, or the next one."""
     return (batch.next_observations if after else batch.observations)[i : i + 1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -15,21 +14,18 @@ from conftest import as_arrays, make_run, make_toy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from dqnspeed.actors.local import OverlapActor, SerialActor
 from dqnspeed.actors.stepper import EnvStepper
 from dqnspeed.algorithms import make_buffer, make_learner, make_policy
 from dqnspeed.algorithms.learner import GradientLearner
-from dqnspeed.buffers import DeviceStorage, HostStorage, ReplayBuffer, Rows, UniformSampler, ring_layout
+from dqnspeed.buffers import Rows
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec, VectorEnv, describe, make_vector_env
+from dqnspeed.envs import EnvSpec, describe, make_vector_env
 from dqnspeed.execution.arrays import host
-from dqnspeed.execution.graph import CaptureError, Capturing, Launch, prepared
-from dqnspeed.execution.optimizers import make_capturable, make_optimizer, set_lr
-from dqnspeed.execution.transfer import DeviceTimer, ToDevice
+from dqnspeed.execution.graph import CaptureError, Capturing, Launch
+from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.exploration.cuda_graph import GraphedPolicy
 from dqnspeed.exploration.frame_stack import StackedPolicy
 from dqnspeed.exploration.policy import NetworkPolicy
-from dqnspeed.networks.base import Network
 from dqnspeed.tracking.metrics import Timer
 from dqnspeed.training.updates import PREPARED, GraphedUpdates, PlainUpdates, make_updates
 
@@ -37,14 +33,14 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 IMAGES = ["env.id=toy_envs:Catch-v0", "model=board", "model.hidden=[8]", "execution=lean", "execution.precision=bf16"]
 ALGORITHMS = {
     "dqn": ["algo=dqn"],
-    "dqn, n-step, double, dueling": ["algo=dqn", "algo.double=true", "algo.n_step=3", "model.dueling=true"],
+    "dqn, n-step, double, dueling": ["algo.double=true", "algo.n_step=3", "model.dueling=true"],
     "dqn, clipped and annealed": ["algo.max_grad_norm=0.5", "optimizer.lr_final=1e-5", "optimizer.lr_decay_steps=50"],
     "dqn, compiled": ["execution.compile=true"],
     "prioritized": ["replay=prioritized", "replay.beta_updates=40"],
     "c51": ["algo=c51"],
     "iqn": ["algo=iqn"],
     "munchausen": ["algo=munchausen"],
-    "rainbow": ["algo=rainbow"],
+    "rainbow": ["algo=rainbow", "algo.target_update_every=6"],
     "sac_discrete": ["algo=sac_discrete"],
     "ppo": ["algo=ppo", "algo.ent_coef_final=0"],
     "ppo, steered": ["algo=ppo", "algo.adaptive_kl_target=0.02", "algo.adaptive_kl_target_final=0.001"],
@@ -54,6 +50,8 @@ ALGORITHMS = {
     "dqn, images in bf16": [*IMAGES, "algo.target_update_every=6"],
     "ppo, images in bf16": [*IMAGES, "algo=ppo"],
 }  # fmt: skip
+# A CPU computes the same with a graph and without; these have all that makes a difference around the loss.
+ON_CPU = ["dqn, n-step, double, dueling", "rainbow", "ppo, steered", "pqn"]
 OPTIMIZERS = ["adam", "adamw", "radam", "rmsprop"]
 
 
@@ -150,8 +148,13 @@ def assert_graphed(does: GraphedUpdates) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("algo", "device"),
+    [
+        *((algo, "cpu") for algo in ON_CPU),
+        *(pytest.param(algo, "cuda", marks=pytest.mark.cuda) for algo in ALGORITHMS),
+    ],
+)
 def test_an_update_as_a_graph_is_the_update(algo: str, device: str) -> None:
     run, updates = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16"), UPDATES[device]
     eager, buffer, expected = learnt(run, False, updates, device)
@@ -183,79 +186,19 @@ def test_an_update_reads_no_number_and_no_array_of_the_host(algo: str) -> None:
     does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")), on_one_device)  # type: ignore[arg-type]
     for seed in range(PREPARED + 2):
         play(run, spec, buffer, rows(run), seed)
-        does.do(6 if run.has_replay else buffer.due(16))  # type: ignore[attr-defined]
+        does.do(3 if run.has_replay else buffer.due(16))  # type: ignore[attr-defined]
     assert_graphed(does)
 
 
-@pytest.mark.cuda
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_every_optimizer_steps_in_a_graph_as_it_does_without(optimizer: str) -> None:
-    run = make_toy(f"optimizer={optimizer}", "num_envs=2", "algo.batch_size=16")
-    eager, graphed = (learnt(run, graph, 60, "cuda")[0] for graph in (False, True))
-    for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_every_optimizer_keeps_its_learning_rate_where_a_graph_reads_it(optimizer: str) -> None:
-    made = make_optimizer(make_toy(f"optimizer={optimizer}").optimizer, torch.nn.Linear(2, 2), torch.device("cpu"))
-    make_capturable(made, torch.device("cpu"))
-    (group,) = made.param_groups
-    assert group["capturable"]
-    rate, first = group["lr"], float(group["lr"])
-    for given in (0.25, torch.tensor([0.5], dtype=torch.float64)):
-        set_lr(made, given)
-        assert group["lr"] is rate and float(rate) == float(given) != first
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_learning_rate_that_is_computed_on_the_device_is_the_same(optimizer: str) -> None:
+def test_every_optimizer_steps_in_a_graph_as_it_does_without_at_a_rate_that_falls(optimizer: str, device: str) -> None:
     given = [f"optimizer={optimizer}", "optimizer.lr_final=1e-6", "optimizer.lr_decay_steps=20"]
     run = make_toy(*given, "algo.batch_size=16")
-    eager, _, _ = learnt(run, False, 24, "cpu")
-    graphed, _, _ = learnt(run, True, 24, "cpu")
+    eager, graphed = (learnt(run, graph, 24, device)[0] for graph in (False, True))
     for one, other in zip(graphed.network.parameters(), eager.network.parameters(), strict=True):
-        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
     assert graphed.optimization.learning_rate == pytest.approx(eager.optimization.learning_rate)
-
-
-def test_targets_are_copied_when_they_are_due_however_many_updates_are() -> None:
-    run = make_toy("algo.target_update_every=6", "algo.batch_size=16")
-    spec, copied = describe(run), list[int]()
-    learner = make_learner(run, spec, torch.device("cpu"))
-    assert isinstance(learner, GradientLearner)
-    buffer: Any = make_buffer(run, spec, device=torch.device("cpu"))
-    play(run, spec, buffer, 30)
-    learner.on_device, sync = True, learner.target.sync
-    learner.target.sync = lambda: (copied.append(int(learner.update_count)), sync())  # type: ignore[assignment, method-assign, func-returns-value]
-    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")), at_once)
-    for due in (1, 3, 3, 3, 7, 1, 12):
-        does.do(due)
-    assert learner.updates == int(learner.update_count) == 30
-    assert copied == [6, 12, 18, 24, 30]
-
-
-def before_learning() -> tuple[GradientLearner, Any]:
-    """A learner that has not learnt yet, and a memory of some games."""
-    run = make_toy("algo.batch_size=16")
-    spec, where = describe(run), torch.device("cpu")
-    learner, buffer = make_learner(run, spec, where), make_buffer(run, spec, device=where)
-    assert isinstance(learner, GradientLearner)
-    play(run, spec, buffer, 30)
-    return learner, buffer
-
-
-@pytest.mark.parametrize(("in_rounds", "waits"), [(True, [1, 1, 1]), (False, [3, 1, 5])])
-def test_nobody_waits_within_a_round_of_updates_but_for_actors_elsewhere(in_rounds: bool, waits: list[int]) -> None:
-    learner, buffer = before_learning()
-    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")), at_once, in_rounds=in_rounds)
-    does.do(PREPARED)
-    found = list[int]()
-    for due in (3, 1, 5):
-        found.append(0)
-        does._pace.launched = lambda: found.append(found.pop() + 1)  # type: ignore[method-assign]
-        does.do(due)
-    assert found == waits
 
 
 def refuse(function: Callable[[], object], device: torch.device) -> Launch:
@@ -265,16 +208,22 @@ def refuse(function: Callable[[], object], device: torch.device) -> Launch:
         raise RuntimeError("what follows from it") from None
 
 
-REFUSED = "cannot be captured (operation not permitted when stream is capturing). Use execution.graph=false."
-
-
-def test_an_update_that_cannot_be_captured_ends_the_run_in_one_sentence() -> None:
-    learner, buffer = before_learning()
+def test_what_cannot_be_captured_ends_the_run_in_one_sentence() -> None:
+    run = make_toy("algo.batch_size=16")
+    learner: Any = make_learner(run, describe(run), torch.device("cpu"))
+    buffer: Any = make_buffer(run, describe(run), device=torch.device("cpu"))
+    play(run, describe(run), buffer, 30)
     does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")), refuse)
     does.do(PREPARED)
-    with pytest.raises(CaptureError) as error:
-        does.do(1)
-    assert str(error.value) == f"execution.graph=true: the update {REFUSED}"
+    _, spec, policy, *_ = policies("dqn", "cpu")
+    acting = GraphedPolicy(policy, spec, 4, torch.device("cpu"), [1], refuse)
+    for what, capture in (("the update", lambda: does.do(1)), ("acting", acting.warm_up)):
+        with pytest.raises(CaptureError) as error:
+            capture()
+        assert str(error.value) == (
+            f"execution.graph=true: {what} cannot be captured (operation not permitted when stream is capturing). "
+            "Use execution.graph=false."
+        )
 
 
 def test_a_learner_or_memory_that_is_not_made_for_a_graph_is_named() -> None:
@@ -291,11 +240,11 @@ def test_a_learner_or_memory_that_is_not_made_for_a_graph_is_named() -> None:
         make_updates(run, usual, object(), Timer(("sampling",)))  # type: ignore[arg-type]
 
 
-POLICIES = {"dqn": ["algo=dqn"], "pqn": ["algo=pqn"], "ppo": ["algo=ppo"], "sac_discrete": ["algo=sac_discrete"]}
+POLICIES = ["dqn", "pqn", "ppo", "sac_discrete"]
 
 
 def policies(name: str, device: str) -> tuple[RunConfig, EnvSpec, NetworkPolicy, Any, Any]:
-    run = make_toy(*POLICIES[name], "wrappers.stack=3")
+    run = make_toy(f"algo={name}", "wrappers.stack=3")
     spec, where = describe(run), torch.device(device)
     torch.manual_seed(0)
     learner = make_learner(run, spec, where)
@@ -309,8 +258,14 @@ def frames_of(spec: EnvSpec, rng: np.random.Generator) -> np.ndarray:
     return frames
 
 
-@pytest.mark.parametrize("form", ["arrays", "tensors", "in turns"])
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("form", "device"),
+    [
+        ("arrays", "cpu"),
+        ("in turns", "cpu"),
+        *(pytest.param(form, "cuda", marks=pytest.mark.cuda) for form in ("arrays", "tensors", "in turns")),
+    ],
+)
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_graph_acts_on_the_same_stacks_and_knows_the_same(name: str, device: str, form: str) -> None:
     _, spec, policy, stacked, graphed = policies(name, device)
@@ -387,85 +342,11 @@ def test_a_graph_goes_on_where_it_or_a_host_stopped(name: str) -> None:
                     one.push(frames, np.zeros(4, bool))
 
 
-@pytest.fixture
-def make_stepper(monkeypatch: pytest.MonkeyPatch) -> Callable[..., EnvStepper]:
-    """A function that makes a stepper, which acts with the given policy."""
-
-    def make(run: RunConfig, spec: EnvSpec, network: Network, acting: Any, env: VectorEnv, **named: Any) -> EnvStepper:
-        monkeypatch.setattr("dqnspeed.actors.stepper.StackedPolicy", lambda *_: acting)
-        return EnvStepper(run, spec, network, torch.device("cpu"), env, **named)
-
-    return make
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("form", ["one by one", "graph", "graph, games on the device"])
-def test_updates_are_launched_before_anybody_waits_for_the_actions_of_a_graph(
-    form: str, device: str, make_stepper: Callable[..., EnvStepper]
-) -> None:
-    run, spec, policy, stacked, graphed = policies("dqn", device)
-    run = replace(run, num_envs=4)
-    buffer: Any = make_buffer(run, spec)
-    acting = stacked if form == "one by one" else graphed
-    stepper = make_stepper(run, spec, policy.network, acting, make_vector_env(run))
-    actors = OverlapActor([stepper], buffer, lambda steps: 0.0, DeviceTimer(torch.device(device), "acting"))
-    send, sent, frames, there = stepper._env.send, list[np.ndarray](), list[Any](), form.endswith("on the device")
-
-    def send_and_note(actions: Any) -> None:
-        assert isinstance(actions, torch.Tensor) == there  # which were not waited for
-        sent.append(host(actions))
-        send(sent[-1])
-
-    stepper._env.send = send_and_note  # type: ignore[method-assign]
-    stepper._env.device = graphed.device_actions.device if there else None
-    for step in range(6):
-        frames.append(stepper._frames)
-        actors.send()
-        assert len(sent) == step + (form != "graph")
-        assert (stepper._choosing is None) == (form == "one by one")
-        assert actors.collect(math.inf, wait=True).agent_steps == 4
-        assert len(sent) == step + 1
-    actors.close()
-    again = StackedPolicy(policy, spec, 4)
-    for shown, actions in zip(frames[:3], sent, strict=False):  # no game ends so soon
-        again.push(shown, np.full(4, shown is frames[0]))
-        np.testing.assert_array_equal(again(0.0)()[0], actions)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("form", ["one by one", "graph"])
-@pytest.mark.parametrize("name", ["dqn", "ppo"])
-def test_frames_cross_once_to_a_memory_where_actions_are_chosen(
-    name: str, form: str, device: str, make_stepper: Callable[..., EnvStepper]
-) -> None:
-    where, kept = torch.device(device), list[Any]()
-    for kept_on in (None, where):
-        run, spec, policy, acting, graphed = policies(name, device)
-        if form == "graph":
-            acting = graphed
-        elif kept_on:
-            acting = StackedPolicy(policy, spec, 4, ToDevice(where, pin_memory=True))
-        run = replace(run, num_envs=4)
-        stepper = make_stepper(run, spec, policy.network, acting, make_vector_env(run), rows_device=kept_on)
-        staged = HostStorage(ring_layout(4, 60, spec.frame_shape, spec.frame_dtype, name == "ppo", num_frames=3))
-        storage = DeviceStorage(staged, 3, device=where)
-        buffer = ReplayBuffer(storage, UniformSampler(storage, 0), 0.99)
-        actors = SerialActor([stepper], buffer, lambda steps: 0.5, DeviceTimer(where, "acting"))
-        for _ in range(80):
-            actors.collect(math.inf, wait=True)
-        assert staged.arrays["frames"].any() == (kept_on is None)  # by the host, or not by it
-        kept.append(buffer.state_dict())
-        actors.close()
-    assert kept[0]["columns"]["frames"].any()
-    np.testing.assert_equal(*kept)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(
-    device: str, make_stepper: Callable[..., EnvStepper]
+    device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over lost lives, and a resume of the one in the other."""
     pytest.importorskip("warp")
     run = make_run("backend=atari_warp", f"backend.device={device}", "env=breakout", "num_envs=3", "model=small",
                    "wrappers.resize=40", "model.conv=[[8,8,4]]")  # fmt: skip
@@ -474,15 +355,15 @@ def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(
     network = make_learner(run, spec, where).network
     policy = cast(NetworkPolicy, make_policy(run, spec, network, where, np.random.default_rng(0)))
 
-    def stepper(there: bool, state: Any = None) -> EnvStepper:
+    steppers, rewards, ends = list[EnvStepper](), 0.0, 0
+    for there in (False, True):
         env = make_vector_env(run)
         env.device = env.device if there else None
         graphed = GraphedPolicy(policy, spec, 3, where, [1], at_once)
-        return make_stepper(run, spec, network, graphed, env, state=state)
-
-    steppers, rewards, ends = [stepper(there) for there in (False, True)], 0.0, 0
+        monkeypatch.setattr("dqnspeed.actors.stepper.StackedPolicy", lambda *_, made=graphed: made)
+        steppers.append(EnvStepper(run, spec, network, torch.device("cpu"), env))
     assert {one.how for one in steppers} == {"graph"}
-    for step in range(300):
+    for step in range(200):
         found = []
         for one in steppers:
             one.send(0.5, late=step % 2 == 0)
@@ -492,11 +373,6 @@ def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(
         for name in ("frames", "actions", "rewards", "terminated", "truncated", "first", "transition"):
             np.testing.assert_array_equal(host(getattr(rows, name)), host(getattr(others, name)), err_msg=name)
         rewards, ends = rewards + rows.rewards.sum(), ends + rows.terminated.sum()
-        if step == 150:
-            states = [one.state_dict() for one in steppers]
-            for one in steppers:
-                one.close()
-            steppers = [stepper(there, state) for there, state in zip((False, True), states[::-1], strict=True)]
     assert rewards > 0 and ends > 3
     for one in steppers:
         one.close()
@@ -504,7 +380,7 @@ def test_games_that_are_given_a_graphs_actions_on_the_device_play_alike(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("algo", ["dqn", "rainbow", "ppo", "ppo, steered"])
+@pytest.mark.parametrize("algo", ["rainbow", "ppo, steered"])
 def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> None:
     run = make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16")
     learner, buffer, _ = learnt(run, True, 60, device)
@@ -551,21 +427,6 @@ def test_nothing_waits_for_the_device(algo: str) -> None:
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("name", POLICIES)
-def test_acting_as_a_graph_waits_for_its_copy_alone(name: str) -> None:
-    _, spec, _, _, graphed = policies(name, "cuda")
-    graphed.warm_up()
-    torch.cuda.synchronize()
-    try:
-        torch.cuda.set_sync_debug_mode("error")  # a wait for an event is none for the device
-        for step in range(4):
-            graphed.push(frames_of(spec, np.random.default_rng(step)), np.full(4, step == 0))
-            assert graphed(0.1)()[0].shape == (4,)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
-@pytest.mark.cuda
 def test_what_waits_for_the_device_is_refused() -> None:
     """A plugin's loss, say."""
     run = with_graph(make_toy("algo.batch_size=16", "num_envs=2"))
@@ -585,18 +446,3 @@ def test_what_comes_from_the_host_is_refused_in_a_capture(monkeypatch: pytest.Mo
     to_device = ToDevice(torch.device("cuda"), pin_memory=False)
     with pytest.raises(RuntimeError, match="rewards comes from the host at each update"):
         to_device({"rewards": torch.zeros(3)})
-
-
-def test_acting_that_cannot_be_captured_ends_the_run_in_one_sentence() -> None:
-    _, spec, policy, _, _ = policies("dqn", "cpu")
-    with pytest.raises(CaptureError) as error:
-        GraphedPolicy(policy, spec, 4, torch.device("cpu"), [1], refuse).warm_up()
-    assert str(error.value) == f"execution.graph=true: acting {REFUSED}"
-
-
-@pytest.mark.cuda
-def test_all_that_is_prepared_shares_one_stream() -> None:
-    device, streams = torch.device("cuda"), list[torch.cuda.Stream]()
-    for _ in range(3):
-        prepared(lambda: streams.append(torch.cuda.current_stream()), device)
-    assert streams[0] != torch.cuda.current_stream() and len(set(streams)) == 1

@@ -25,6 +25,7 @@ from dqnspeed.buffers import (
     ring_layout,
 )
 from dqnspeed.buffers.prioritized import PrioritizedReplay, PrioritizedSampler
+from dqnspeed.execution.arrays import host
 
 GAMMA = 0.9
 PRIORITIES = {"alpha": 0.6, "beta": 0.4, "beta_final": 1.0, "beta_updates": 9, "priority_eps": 1e-6}
@@ -182,6 +183,18 @@ def keys(batch: Batch) -> list[tuple]:
     before, after = (map(tuple, of[:, ::2, 0].tolist()) for of in (batch.observations, batch.next_observations))
     discounts = (round(discount, 5) for discount in batch.discounts.tolist())
     return list(zip(before, batch.actions.tolist(), after, discounts, strict=True))
+
+
+def learn(batch: Batch, errors: np.ndarray) -> None:
+    """Tell a sampler that has priorities the errors of a batch."""
+    if batch.reprioritize is not None:
+        batch.reprioritize(torch.from_numpy(errors.astype(np.float32)).to(batch.rewards.device))
+
+
+def priorities(replay: ReplayBuffer) -> np.ndarray:
+    """Priorities to the power of alpha, ``(num_envs, num_rows)``."""
+    replay.storage.receive()
+    return host(replay.sampler.priorities).reshape(replay.storage.num_envs, -1).copy()  # type: ignore[attr-defined]
 
 
 def assert_equal(one: Batch, other: Batch) -> None:

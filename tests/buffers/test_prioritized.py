@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 import time
 from typing import Any
@@ -10,37 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from event_streams import (
-    GAMMA,
-    Event,
-    append,
-    as_arrays_or_tensors,
-    assert_equal,
-    event_streams,
-    fill,
-    keys,
-    naive_of_all,
-    one_episode,
-    prioritized,
-    storage_of,
-)
+from event_streams import append, fill, learn, one_episode, priorities, prioritized, storage_of
+from forked import FORKED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dqnspeed.buffers import Batch, DeviceStorage, ReplayBuffer, RingBuffer, Rows, SharedStorage, ring_layout
-from dqnspeed.buffers.n_step import NStepTransitions
-from dqnspeed.execution.arrays import host
-
-PARTS = ("observations", "actions", "rewards", "next_observations", "discounts", "weights")
+from dqnspeed.buffers import DeviceStorage, ReplayBuffer, RingBuffer, Rows, SharedStorage, ring_layout
 
 
 def make(num_envs: int, num_rows: int, stack: int = 1, n_step: int = 1, **options: Any) -> ReplayBuffer:
     return prioritized(storage_of(num_envs, num_rows, stack, n_step), **options)
-
-
-def learn(batch: Batch, errors: np.ndarray) -> None:
-    assert batch.reprioritize is not None
-    batch.reprioritize(torch.from_numpy(errors.astype(np.float32)))
 
 
 def set_errors(replay: ReplayBuffer, errors: np.ndarray) -> None:
@@ -50,105 +28,19 @@ def set_errors(replay: ReplayBuffer, errors: np.ndarray) -> None:
     replay.sampler.update_priorities(np.arange(len(errors)), given)
 
 
-def priorities(replay: ReplayBuffer) -> np.ndarray:
-    """Priorities to the power of alpha, ``(num_envs, num_rows)``."""
-    replay.storage.receive()
-    return host(replay.sampler.priorities).reshape(replay.storage.num_envs, -1).copy()  # type: ignore[attr-defined]
-
-
-def drawable(replay: ReplayBuffer) -> tuple[np.ndarray, np.ndarray]:
-    """Environments and row numbers of all rows that can be drawn."""
-    env, place = np.nonzero(priorities(replay))
-    begin = replay.storage.window.begin[env]
-    return env, begin + (place - begin) % replay.storage.num_rows
-
-
-def all_keys(replay: ReplayBuffer) -> list[tuple]:
-    """Keys of all transitions that can be drawn."""
-    return keys(NStepTransitions(replay.storage, GAMMA).batch(*drawable(replay)))
-
-
-@pytest.mark.slow
-@as_arrays_or_tensors
-@settings(max_examples=100, deadline=None)
-@given(event_streams(), st.integers(8, 45), st.integers(1, 4), st.integers(1, 3), st.data())
-def test_only_whole_transitions_are_drawn_and_all_of_them(
-    tensors: str | None, streams: list[list[Event]], num_rows: int, stack: int, n_step: int, data: st.DataObject
-) -> None:
-    replay = make(len(streams), num_rows, stack, n_step)
-    sampled_at = data.draw(st.sets(st.integers(0, len(streams[0]) - 1)))
-    rng = np.random.default_rng(0)
-    for i, events in enumerate(zip(*streams, strict=True)):
-        append(replay, events, tensors=tensors)
-        if i in sampled_at:  # the tree follows in one go, or row by row
-            try:
-                batch = replay.sample(8)
-            except LookupError:
-                continue
-            learn(batch, rng.exponential(size=8))
-    expected = naive_of_all(streams, num_rows, stack, n_step)
-    if not expected:
-        with pytest.raises(LookupError, match="no complete transition yet"):
-            replay.sample(8)
-        return
-    assert set(all_keys(replay)) == set(expected)
-    batch = replay.sample(200)
-    for key, reward in zip(keys(batch), batch.rewards.tolist(), strict=True):
-        assert reward == pytest.approx(expected[key], abs=1e-4)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.floats(0, 100), min_size=30, max_size=30), st.floats(0, 1))
-def test_transitions_are_drawn_in_proportion_to_their_priority_to_alpha(errors: list[float], alpha: float) -> None:
-    """Stratified: of B draws, a transition gets B P(i), rounded up or down at each border of its share."""
-    replay = fill(make(1, 40, alpha=alpha, priority_eps=0.01), [one_episode(31)])
-    set_errors(replay, np.array(errors))
-    chances = (np.array(errors, np.float32).astype(float) + 0.01) ** alpha
-    batch = replay.sample(10_000)
-    counts = np.bincount(batch.observations[:, 0, 0].numpy() - 1, minlength=30)
-    assert np.abs(counts - 10_000 * chances / chances.sum()).max() <= 2
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0, 100), min_size=30, max_size=30), st.floats(0, 1), st.floats(0, 1))
-def test_weights_follow_the_equation(errors: list[float], alpha: float, beta: float) -> None:
+def test_draws_and_weights_follow_the_equations(errors: list[float], alpha: float, beta: float) -> None:
+    """Stratified: of B draws, a transition gets B P(i), rounded up or down at each border of its share."""
     replay = fill(make(1, 40, alpha=alpha, beta=beta, beta_final=beta, priority_eps=0.01), [one_episode(31)])
     set_errors(replay, np.array(errors))
     chances = (np.array(errors, np.float32).astype(float) + 0.01) ** alpha
-    batch = replay.sample(16)
-    weights = (30 * (chances / chances.sum())[batch.observations[:, 0, 0].numpy() - 1]) ** -beta
+    batch = replay.sample(10_000)
+    drawn = batch.observations[:, 0, 0].numpy() - 1
+    assert np.abs(np.bincount(drawn, minlength=30) - 10_000 * chances / chances.sum()).max() <= 2
+    weights = (30 * (chances / chances.sum())[drawn]) ** -beta
     assert batch.weights is not None and batch.weights.dtype == torch.float32
     np.testing.assert_allclose(batch.weights, weights / weights.max(), rtol=1e-5)
-
-
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-@settings(max_examples=30, deadline=None)
-@given(event_streams(), st.data())
-def test_priorities_as_tensors_draw_and_weigh_as_arrays_do(
-    device: str, streams: list[list[Event]], data: st.DataObject
-) -> None:
-    arrays, tensors = (
-        prioritized(storage_of(len(streams), 24, 2, 3, device=where)) for where in (None, torch.device(device))
-    )
-    errors = np.random.default_rng(data.draw(st.integers(0, 99)))
-    for i, events in enumerate(zip(*streams, strict=True)):
-        for replay in (arrays, tensors):
-            append(replay, events)
-        if i % 5 != 4:
-            continue
-        try:
-            expected = arrays.sample(6)
-        except LookupError:
-            continue
-        drawn, given_errors = tensors.sample(6), torch.from_numpy(errors.exponential(size=6).astype(np.float32))
-        assert_equal(drawn, expected)
-        assert drawn.weights is not None
-        torch.testing.assert_close(drawn.weights.cpu(), expected.weights)
-        for batch, where in ((expected, "cpu"), (drawn, device)):
-            batch.reprioritize(given_errors.to(where))  # type: ignore[misc]
-        np.testing.assert_allclose(priorities(tensors), priorities(arrays), rtol=1e-12)
-    for replay in (arrays, tensors):
-        replay.close()
 
 
 def test_new_transitions_get_the_largest_priority_there_ever_was() -> None:
@@ -193,97 +85,12 @@ def test_an_error_that_is_not_finite_leaves_the_draw_sound() -> None:
     assert np.isfinite(priorities(replay)).all() and len(replay.sample(8).actions) == 8
 
 
-def test_a_blank_batch_has_the_arrays_of_all_others() -> None:
-    replay = fill(make(1, 40, 2, 3), [one_episode(20)])
-    drawn, blank = replay.sample(8).arrays(), replay.blank(8).arrays()
-    assert list(drawn) == list(blank) == list(PARTS)
-    for name in PARTS:
-        assert (drawn[name].shape, drawn[name].dtype) == (blank[name].shape, blank[name].dtype)
-
-
-def test_environments_written_at_different_speeds_stay_apart() -> None:
-    replay = make(2, 50)
-    for i, event in enumerate(one_episode(30)):
-        for env_index in (0, 1) if i % 3 == 0 else (0,):
-            append(replay, [Event(100 * env_index + event.number, first=i == 0)], env_index)
-    batch = replay.sample(380)
-    of_second = batch.observations[:, 0, 0] > 100
-    np.testing.assert_array_equal(of_second, batch.next_observations[:, 0, 0] > 100)
-    assert abs(int(of_second.sum()) - 90) <= 1  # 9 of 38
-
-
-# resumed
-
-
-@settings(max_examples=60, deadline=None)
-@given(event_streams(), st.integers(8, 45), st.integers(1, 3), st.integers(1, 3), st.data())
-def test_a_resumed_replay_continues_to_the_last_bit(
-    streams: list[list[Event]], num_rows: int, stack: int, n_step: int, data: st.DataObject
-) -> None:
-    at = data.draw(st.integers(0, len(streams[0])))
-    replay, resumed = (make(len(streams), num_rows, stack, n_step, beta_updates=9) for _ in range(2))
-    rng = np.random.default_rng(3)
-    for i, events in enumerate(zip(*streams, strict=True)):
-        if i == at:
-            resumed.load_state_dict(replay.state_dict())
-        append(replay, events)
-        if i >= at:
-            append(resumed, events)
-        errors = rng.exponential(size=5)
-        try:
-            batch = replay.sample(5)
-        except LookupError:
-            if i >= at:
-                with pytest.raises(LookupError):
-                    resumed.sample(5)
-            continue
-        if i >= at:
-            same = resumed.sample(5)
-            for part in PARTS:
-                np.testing.assert_array_equal(getattr(batch, part), getattr(same, part), part)
-            learn(same, errors)
-        learn(batch, errors)
-    if at < len(streams[0]):
-        np.testing.assert_array_equal(priorities(replay), priorities(resumed))
-
-
-@settings(max_examples=60, deadline=None)
-@given(event_streams(), st.integers(8, 45), st.integers(8, 45), st.integers(1, 3), st.integers(1, 3), st.data())
-def test_rings_of_another_length_take_over_the_priorities_of_the_rows_they_hold(
-    streams: list[list[Event]], before: int, after: int, stack: int, n_step: int, data: st.DataObject
-) -> None:
-    at = data.draw(st.integers(1, len(streams[0])))
-    replay, resumed = make(len(streams), before, stack, n_step), make(len(streams), after, stack, n_step)
-    rng = np.random.default_rng(3)
-    for events in zip(*(stream[:at] for stream in streams), strict=True):
-        append(replay, events)
-        try:
-            learn(replay.sample(5), rng.exponential(size=5))
-        except LookupError:
-            continue
-    resumed.load_state_dict(replay.state_dict())
-    had, has = by_row(replay), by_row(resumed)
-    assert has == {row: had[row] for row in had if row[1] >= resumed.storage.window.begin[row[0]]}
-    fill(resumed, [stream[at:] for stream in streams])
-    assert set(all_keys(resumed)) <= set(naive_of_all(streams, after, stack, n_step))
-
-
-def by_row(replay: ReplayBuffer) -> dict[tuple[int, int], float]:
-    """Priority of each row, by environment and number."""
-    env, row = drawable(replay)
-    found = priorities(replay)[env, row % replay.storage.num_rows]
-    return dict(zip(zip(env.tolist(), row.tolist(), strict=True), found.tolist(), strict=True))
-
-
 def test_without_a_stored_replay_it_begins_with_new_rows() -> None:
     """A resumed game may begin in its middle: the first row's stack repeats its frame."""
     replay = fill(make(1, 30, 3), [one_episode(40)[20:]])
     observations = replay.sample(100).observations.numpy()
     assert set(observations[:, -1, 0].tolist()) == set(range(21, 40))
     np.testing.assert_array_equal(observations[observations[:, -1, 0] == 21][:, ::2, 0], 21)
-
-
-# written by others
 
 
 def write(host: SharedStorage, env_index: int, seconds: float, allowed: Any) -> None:
@@ -304,11 +111,10 @@ def write(host: SharedStorage, env_index: int, seconds: float, allowed: Any) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "writers"), [("thread", 2), ("process", 1)])
 def test_drawn_transitions_are_whole_while_others_write(kind: str, writers: int) -> None:
-    context = multiprocessing.get_context("spawn")
     host = SharedStorage(ring_layout(writers, 100, (2,), np.dtype(np.int64), num_frames=30), writers)
     replay = prioritized(DeviceStorage(host, 3, 2, copies=True))
-    allowed = context.RawArray("d", writers)
-    make_worker: Any = context.Process if kind == "process" else threading.Thread
+    allowed = FORKED.RawArray("d", writers)
+    make_worker: Any = FORKED.Process if kind == "process" else threading.Thread
     workers = [make_worker(target=write, args=(host, env_index, 1.0, allowed)) for env_index in range(writers)]
     for worker in workers:
         worker.start()

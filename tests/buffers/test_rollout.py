@@ -1,22 +1,126 @@
-"""Rollouts against naive references that keep whole episodes in lists."""
+"""Returns against their definitions, and rollouts against naive references that keep whole episodes in lists."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import make_toy
 from event_streams import GAMMA, Event, append, as_arrays_or_tensors, event_streams, storage_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_returns import LAM, forward_view
 
-from dqnspeed.algorithms import make_buffer
 from dqnspeed.buffers import DeviceStorage, HostStorage, RolloutBatch, RolloutBuffer, Rows, ring_layout
-from dqnspeed.buffers.rollout import EvaluateActions
-from dqnspeed.envs import describe
+from dqnspeed.buffers.returns import lambda_returns, vtrace
+from dqnspeed.execution.arrays import Arrays, host
+
+LAM = 0.8
+
+
+def forward_view(events: Sequence[Event], values: Sequence[float], start: int, end: int) -> float:
+    """The λ-return of row ``start`` from its definition (Sutton and Barto, 12.3): a mean over n-step returns."""
+    n_step, total, k = [], 0.0, 0
+    for row in range(start, end):
+        total += GAMMA**k * events[row].reward
+        k += 1
+        n_step.append(total + (0 if events[row].terminated else GAMMA**k * values[row + 1]))
+        if events[row].terminated or events[row].truncated:
+            break
+    weights = [(1 - LAM) * LAM**n for n in range(k - 1)] + [LAM ** (k - 1)]
+    return sum(w * g for w, g in zip(weights, n_step, strict=True))
+
+
+def columns(streams: list[list[Event]], steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rewards, terminated and truncated, ``(N, steps)``."""
+    events = [[(e.reward, e.terminated, e.truncated) for e in stream[:steps]] for stream in streams]
+    rewards, terminated, truncated = np.moveaxis(np.array(events), 2, 0)
+    return rewards.astype(np.float32), terminated.astype(bool), truncated.astype(bool)
+
+
+every_device = pytest.mark.parametrize("device", [None, "cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+
+
+def on(device: str | None, compute: Callable[..., Any], *arrays: np.ndarray) -> Any:
+    """Results of ``compute`` on a device, as NumPy arrays."""
+    there = Arrays(device and torch.device(device))  # type: ignore[arg-type]
+    found = compute(there, *map(there.own, arrays), GAMMA, LAM)
+    return [host(array) for array in found] if isinstance(found, tuple) else host(found)
+
+
+@every_device
+@settings(max_examples=40, deadline=None)
+@given(event_streams(), st.integers(0, 2**31))
+def test_lambda_returns_equal_the_forward_view(device: str | None, streams: list[list[Event]], seed: int) -> None:
+    values = np.random.default_rng(seed).normal(size=(len(streams), len(streams[0]))).astype(np.float32)
+    steps = len(streams[0]) - 1
+    rewards, *ends = columns(streams, steps)
+    got = on(device, lambda_returns, rewards, values, *ends)
+    for env, stream in enumerate(streams):
+        for row in range(steps):
+            if stream[row].transition:
+                expected = forward_view(stream, list(values[env]), row, steps)
+                assert got[env, row] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def by_definition(
+    events: Sequence[Event], values: Sequence[float], ratios: Sequence[float], start: int, end: int
+) -> float:
+    """The target of V-trace from its definition (Espeholt et al. 2018, equation 1)."""
+    total, product = values[start], 1.0
+    for t in range(start, end):
+        following = 0 if events[t].terminated else GAMMA * values[t + 1]
+        delta = min(1.0, ratios[t]) * (events[t].reward + following - values[t])
+        total += GAMMA ** (t - start) * product * delta
+        product *= LAM * min(1.0, ratios[t])
+        if events[t].terminated or events[t].truncated:
+            break
+    return total
+
+
+@every_device
+@settings(max_examples=40, deadline=None)
+@given(event_streams(), st.integers(0, 2**31))
+def test_vtrace_equals_its_definition(device: str | None, streams: list[list[Event]], seed: int) -> None:
+    rng, steps = np.random.default_rng(seed), len(streams[0]) - 1
+    values = rng.normal(size=(len(streams), steps + 1)).astype(np.float32)
+    log_ratios = rng.normal(size=(len(streams), steps)).astype(np.float32)
+    rewards, *ends = columns(streams, steps)
+    targets, advantages = on(device, vtrace, rewards, values, *ends, log_ratios)
+    ratios = np.exp(log_ratios)
+    for env, stream in enumerate(streams):
+        for row in range(steps):
+            if not stream[row].transition:
+                continue
+            expected = by_definition(stream, list(values[env]), list(ratios[env]), row, steps)
+            assert targets[env, row] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+            ended = stream[row].terminated or stream[row].truncated or row + 1 == steps
+            nothing = 0 if stream[row].terminated else values[env, row + 1]
+            following = nothing if ended else targets[env, row + 1]
+            expected = stream[row].reward + GAMMA * following - values[env, row]
+            assert advantages[env, row] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+    on_policy, _ = on(device, vtrace, rewards, values, *ends, 0 * log_ratios)
+    np.testing.assert_allclose(on_policy, on(device, lambda_returns, rewards, values, *ends), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("corrected", [False, True])
+def test_values_of_an_episodes_last_frame_do_not_reach_the_steps_before_it(corrected: bool) -> None:
+    """A network may give NaN for it."""
+
+    def column(*of: float) -> np.ndarray:
+        return np.array([of], np.float32)
+
+    rewards, values = column(1, 2, 0, 3), column(0.5, 0.25, math.nan, 0.125, math.nan)
+    ends = column(0, 1, 0, 1).astype(bool), column(0, 0, 0, 0).astype(bool)
+    found = on(None, lambda_returns, rewards, values, *ends)
+    if corrected:
+        log_ratios = column(0, 0, math.nan, 0)
+        found, advantages = on(None, vtrace, rewards, values, *ends, log_ratios)
+        assert np.isfinite(advantages[0, [0, 1, 3]]).all()
+    expected = 1 + GAMMA * ((1 - LAM) * 0.25 + LAM * 2)
+    np.testing.assert_allclose(found[0, [0, 1, 3]], [expected, 2, 3], rtol=1e-6)
 
 
 @as_arrays_or_tensors
@@ -80,44 +184,6 @@ def test_every_epoch_of_a_rollout_gives_each_of_its_transitions_once(
             assert math.isnan(rollouts.explained_variance)
         begin = end
         assert not rollouts.due(batch_size)
-
-
-def by_first_number(observations: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-    """Values and log-probabilities that are easy to tell."""
-    return torch.stack([observations[:, 0], -observations[:, 1].abs() - actions.to(observations.device)])
-
-
-@pytest.mark.parametrize("evaluate_actions", [None, by_first_number])
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_a_rollout_that_is_stored_on_a_device_gives_the_same_batches(
-    device: str, evaluate_actions: EvaluateActions | None
-) -> None:
-    run = make_toy("algo=ppo", "num_envs=2", "algo.num_steps=8", "algo.batch_size=4", "algo.epochs=3")
-    rng, spec = np.random.default_rng(0), describe(run)
-    here, there = make_buffer(run, spec), make_buffer(run, spec, device=torch.device(device))
-    assert isinstance(here, RolloutBuffer) and isinstance(there, RolloutBuffer)
-    here.evaluate_actions = there.evaluate_actions = evaluate_actions
-    for step in range(18):
-        ends = np.array([step % 5 == 4, False])
-        rows = Rows(
-            frames=rng.normal(size=(2, 3)).astype(np.float32), actions=rng.integers(3, size=2),
-            rewards=rng.normal(size=2).astype(np.float32), terminated=ends, truncated=np.zeros(2, bool),
-            first=np.array([step % 5 == 0, step == 0]), transition=np.ones(2, bool),
-            acting={"log_probs": rng.normal(size=2), "values": rng.normal(size=2), "versions": np.full(2, step)},
-        )  # fmt: skip
-        for buffer in (here, there):
-            buffer.storage.append(rows)
-    assert here.due(4) == there.due(4) == 12
-    for _ in range(24):
-        ours, theirs = here.sample(4), there.sample(4)
-        assert ours.rollout == theirs.rollout
-        for name in RolloutBatch.__slots__[:-1]:  # type: ignore[attr-defined]
-            assert getattr(theirs, name).device.type == device
-            # But for the exponential of V-trace, which libraries round differently, they are equal to the last bit.
-            near = {"rtol": 1e-5, "atol": 1e-5} if evaluate_actions else {"rtol": 0}
-            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name).cpu(), **near)
-    blank = there.blank(4)
-    assert [getattr(blank, n).shape for n in ("observations", "returns")] == [(4, 3), (4,)]
 
 
 @as_arrays_or_tensors

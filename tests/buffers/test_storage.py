@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,32 +11,14 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_run
-from event_streams import assert_equal, fill, short_episodes, storage_of, uniform
 
 from dqnspeed.algorithms import algorithm_of, check_fits, make_network
-from dqnspeed.buffers import SharedStorage, ring_layout
+from dqnspeed.buffers import SharedStorage
 from dqnspeed.buffers.storage import layout_bytes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import describe
 from dqnspeed.system import machine
-
-
-def test_shared_memory_gives_the_same_samples_and_is_gone_after_close() -> None:
-    private, shared = uniform(storage_of(1, 40, 2, 3)), uniform(storage_of(1, 40, 2, 3, SharedStorage))
-    for buffer in (private, shared):
-        fill(buffer, [short_episodes(30)])
-    assert_equal(private.sample(64), shared.sample(64))
-    mapped = shared_files()
-    shared.close()
-    assert len(mapped) == 8 or sys.platform != "linux"
-    assert not mapped & shared_files()
-
-
-def shared_files() -> set[str]:
-    """Files of shared memory that torch has mapped in this process."""
-    maps = Path("/proc/self/maps")
-    return {line for line in maps.read_text().splitlines() if "/torch_" in line} if maps.exists() else set()
 
 
 def test_shared_memory_that_cannot_be_had_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,11 +30,6 @@ def test_shared_memory_that_cannot_be_had_is_one_sentence(monkeypatch: pytest.Mo
         ConfigError, match=r"transport=shared_memory: 100 bytes of .* could not be had \(.*No space left"
     ):
         SharedStorage({"frames": ((10, 10), np.dtype(np.uint8))})
-
-
-def test_a_million_transitions_stay_under_7_5_gb() -> None:
-    layout = ring_layout(1, 1_000_000, (1, 84, 84), np.dtype(np.uint8))
-    assert layout_bytes(layout) < 7.5e9
 
 
 def test_frames_on_their_way_take_little_beside_stored_frames() -> None:

@@ -153,11 +153,3 @@ def test_only_rows_that_are_still_to_be_read_are_saved_with_the_stacks_before_th
         for name in ("observations", "actions", *(("versions", "rewards") if kind == "queue" else ("returns",))):
             np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
     assert after.due(8) == 0
-
-
-def test_a_blank_batch_looks_like_all_others() -> None:
-    for algo in (["algo=dqn"], ["algo=a3c", "parallelism.num_actors=1"]):
-        run = make_toy(*algo, "wrappers.stack=2", "algo.n_step=3")
-        blank = make_buffer(run, describe(run)).blank(5)
-        assert blank.observations.shape == blank.next_observations.shape == (5, 6)
-        assert blank.observations.dtype == torch.float32 and blank.actions.shape == (5,)

@@ -1,4 +1,4 @@
-"""What is kept of a game in progress that is no Atari game."""
+"""Saved states of games in progress that are no Atari games."""
 
 from __future__ import annotations
 

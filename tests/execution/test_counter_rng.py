@@ -50,14 +50,7 @@ def test_whole_numbers_are_below_their_bound_and_continue_from_a_state(seed: int
     np.testing.assert_array_equal(random.uniform(9), again.uniform(9))
 
 
-def test_fractions_fill_their_range_evenly() -> None:
-    drawn = torch.from_numpy(CounterGenerator(3, Arrays(None)).uniform(100_000))
-    assert drawn.min() >= 0 and drawn.max() < 1
-    counts = torch.histc(drawn, bins=10, min=0, max=1)
-    assert ((counts - 10_000).abs() < 500).all()
-
-
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_compiled_draw_multiplies_no_index_by_a_number_of_64_bits() -> None:
     """A GPU's compiler counts indices in 32."""
     from torch._inductor.utils import run_and_get_code

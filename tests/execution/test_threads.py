@@ -1,4 +1,4 @@
-"""How the cores are shared out between those who step and the learner."""
+"""Cores, shared out between threads that step games and the learner."""
 
 from __future__ import annotations
 
@@ -19,20 +19,9 @@ from dqnspeed.execution.threads import LearnerThreads, Share, busy, by_rule, sha
 from dqnspeed.system import machine
 
 CORES = [1, 2, 4, 8, 16, 64]
-SHARES = {  # threads of ALE and of the learner on each of CORES
+SHARES = {  # threads that step games and threads of the learner on each of CORES
     "experiment=speedrun backend=atari_warp backend.threads=1": [(1, 1), (1, 1), (1, 3), (1, 7), (1, 15), (1, 63)],
-    "experiment=speedrun": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 48)],
     "experiment=speedrun_dqn": [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (16, 64)],
-    "experiment=speedrun_dqn parallelism=overlap": [(1, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 48)],
-    "experiment=speedrun_dqn parallelism=overlap execution.threads=3": [
-        (1, 3),
-        (1, 3),
-        (1, 3),
-        (5, 3),
-        (13, 3),
-        (16, 3),
-    ],
-    "backend=ale num_envs=8": [(1, 1), (2, 2), (4, 4), (8, 8), (8, 16), (8, 64)],
     "algo=ppo backend=ale parallelism=overlap": [(1, 1), (1, 1), (2, 2), (4, 4), (4, 12), (4, 60)],
     "experiment=a3c": [(1, 1), (1, 1), (1, 1), (1, 4), (2, 12), (8, 60)],
     "experiment=a3c backend=ale": [(1, 1), (1, 1), (1, 1), (1, 4), (2, 8), (8, 32)],
@@ -54,9 +43,7 @@ def test_no_core_is_asked_twice(overrides: str) -> None:
 
 RULES = {  # actors and environments of each, on each of CORES
     "": [(1, cores) for cores in CORES],
-    "backend=ale": [(1, 4 * cores) for cores in CORES],
     "backend=ale parallelism=overlap": [(1, 4), (1, 4), (1, 8), (1, 16), (1, 32), (1, 128)],
-    "algo=ppo": [(1, 2), (1, 2), (1, 4), (1, 8), (1, 16), (1, 64)],
     "algo=ppo parallelism=overlap": [(1, 2), (1, 2), (1, 2), (1, 4), (1, 8), (1, 32)],
     "parallelism=process": [(1, 1), (1, 1), (2, 1), (4, 1), (8, 1), (32, 1)],
     "parallelism=process backend=ale device=cuda": [(1, 4), (1, 4), (3, 4), (7, 4), (15, 4), (63, 4)],
@@ -100,24 +87,33 @@ def test_a_busy_machine_is_reported() -> None:
     assert "work for 5 cores at a time and may use 2" in str(busy(asked=5, cores=2, others=0, total=2))
 
 
+@pytest.fixture
+def cpu(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Clocks of a machine: the time, and the seconds that all cores worked, and that they worked for this run."""
+    clocks = SimpleNamespace(time=0.0, all=0.0, own=0.0)
+    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: clocks.time, sleep=lambda _: None))
+    monkeypatch.setattr(machine, "cpu_seconds", lambda: clocks.all)
+    monkeypatch.setattr(machine, "own_cpu_seconds", lambda: clocks.own)
+    return clocks
+
+
 @pytest.mark.parametrize(
     ("overrides", "device", "asked"),
     [
-        ("backend=ale num_envs=8", "cpu", 4),
         ("backend=ale num_envs=8", "cuda", 4),  # ALE's threads
         ("num_envs=8", "cuda", 1),
         ("backend=ale num_envs=8 parallelism=overlap", "cuda", 4),  # one launches, three step
     ],
 )
 def test_a_learner_on_a_gpu_asks_for_one_core(
-    overrides: str, device: str, asked: int, monkeypatch: pytest.MonkeyPatch
+    overrides: str, device: str, asked: int, cpu: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "cores", lambda: 4)
     monkeypatch.setattr(machine, "allowed_cores", lambda: {0, 1, 2, 3})
-    monkeypatch.setattr(LearnerThreads, "_busy_cores", lambda _: 4.0)
     run = make_run(*overrides.split(), f"device={device}")
-    warning = LearnerThreads(run, torch.device(device)).warning()
-    assert f"this run would use {asked}:" in str(warning)
+    learner_threads = LearnerThreads(run, torch.device(device))
+    cpu.time, cpu.all = 10.0, 40.0
+    assert f"this run would use {asked}:" in str(learner_threads.warning())
 
 
 @pytest.mark.parametrize(
@@ -133,9 +129,7 @@ def test_a_learner_on_a_gpu_asks_for_one_core(
         (30.0, 64, (1, 8, 8), 8, 8),  # a container with a quota: there is room elsewhere
     ],
 )
-def test_the_learner_has_the_threads_that_others_leave(
-    others: float, total: int, share: tuple[int, int, int], now: int, threads: int
-) -> None:
+def test_threads_beside_others(others: float, total: int, share: tuple[int, int, int], now: int, threads: int) -> None:
     assert threads_beside(others, total, Share(*share), now) == threads
 
 
@@ -149,18 +143,17 @@ def test_the_learner_has_the_threads_that_others_leave(
     ],
 )
 def test_threads_come_and_go_with_other_processes_where_a_seed_does_not_fix_the_run(
-    overrides: str, changes: list[bool], counts: list[int], monkeypatch: pytest.MonkeyPatch
+    overrides: str, changes: list[bool], counts: list[int], cpu: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    others = iter([0.0, 1.0, 1.0, 0.0])
     monkeypatch.setattr(machine, "cores", lambda: 3)
     monkeypatch.setattr(machine, "allowed_cores", lambda: {0, 1, 2})
-    monkeypatch.setattr(threads, "LOOK_EVERY_S", 0.0)
-    monkeypatch.setattr(LearnerThreads, "_busy_cores", lambda _: next(others))
     run, before = make_run(*overrides.split()), torch.get_num_threads()
     try:
         threads.set_threads(run)
         learner_threads, said, seen = LearnerThreads(run, torch.device("cpu")), list[str | None](), list[int]()
-        for _ in range(4):
+        for others in (0.0, 1.0, 1.0, 0.0):
+            cpu.time += 10.0
+            cpu.all += 10.0 * others
             said.append(learner_threads.adapt())
             seen.append(torch.get_num_threads())
     finally:
@@ -187,23 +180,11 @@ def test_what_is_no_child_of_a_run_is_a_neighbour() -> None:
     assert machine.own_cpu_seconds() - own < 0.4
 
 
-def test_a_child_of_a_run_is_none() -> None:
-    own = machine.own_cpu_seconds()
-    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"], check=True)
-    assert machine.own_cpu_seconds() - own >= 0.45
-
-
-def test_what_a_run_does_and_what_others_do_while_it_is_stopped_is_not_taken_for_neighbours(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = {"seconds": 0.0, "all": 0.0, "own": 0.0}
-    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: now["seconds"], sleep=lambda _: None))
-    monkeypatch.setattr(machine, "cpu_seconds", lambda: now["all"])
-    monkeypatch.setattr(machine, "own_cpu_seconds", lambda: now["own"])
+def test_a_stopped_run_measures_no_others(cpu: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "cores", lambda: 2)
+    monkeypatch.setattr(machine, "allowed_cores", lambda: {0, 1})
     learner_threads = LearnerThreads(make_run(), torch.device("cpu"))
-    now.update({"seconds": 10.0, "all": 18.0, "own": 3.0})
-    assert learner_threads._busy_cores() == pytest.approx(1.5)
     with learner_threads.stopped():
-        now.update({"seconds": 110.0, "all": 218.0})
-    now.update({"seconds": 120.0, "all": 228.0, "own": 8.0})
-    assert learner_threads._busy_cores() == pytest.approx(0.5)
+        cpu.time, cpu.all = 100.0, 200.0
+    cpu.time, cpu.all, cpu.own = 110.0, 215.0, 5.0
+    assert "other processes keep 1.0 of 2 cores busy" in str(learner_threads.warning())

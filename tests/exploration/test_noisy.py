@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 
 import numpy as np
 import pytest
@@ -12,8 +11,6 @@ from conftest import make_run
 from torch import Tensor
 
 from dqnspeed.algorithms import make_network, make_policy
-from dqnspeed.config.combinations import check
-from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.exploration.base import Exploration
@@ -58,16 +55,6 @@ def test_noise_is_fresh_in_each_call_while_training_and_away_in_eval_mode() -> N
     assert torch.equal(layer(x), layer(x))
 
 
-def test_noise_has_mean_0_and_the_size_of_sigma() -> None:
-    layer = NoisyLinear(1, 1, sigma0=1.0)
-    x = torch.ones(1, 1)
-    with torch.no_grad():
-        off = torch.stack([layer(x) for _ in range(4000)]) - layer.weight - layer.bias
-    assert abs(off.mean()) < 0.1
-    # E[f(a)^2] = sqrt(2 / pi): that of the weight's noise is its square, and that of the bias's itself.
-    assert off.var() == pytest.approx(2 / math.pi + math.sqrt(2 / math.pi), rel=0.15)
-
-
 def test_copies_and_processes_that_share_weights_share_no_noise() -> None:
     layer, x = NoisyLinear(5, 3), torch.randn(4, 5)
     assert not list(layer.buffers()) and set(layer.state_dict()) == {"weight", "bias", "weight_sigma", "bias_sigma"}
@@ -91,18 +78,6 @@ def test_under_autocast_it_gives_what_a_linear_layer_gives(training: bool) -> No
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in used)
 
 
-@pytest.mark.slow
-def test_compiled_in_one_graph_it_still_draws_anew() -> None:
-    layer, x = NoisyLinear(5, 3), torch.randn(4, 5)
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    first, second = compiled(x), compiled(x)
-    assert not torch.equal(first, second)
-    second.sum().backward()
-    assert layer.weight_sigma.grad is not None
-    layer.eval()
-    torch.testing.assert_close(compiled(x), layer(x))
-
-
 def test_an_agent_explores_by_noise_where_epsilon_is_nothing() -> None:
     spec, run = EnvSpec((5,), np.dtype(np.float32), 3, 1, largest=1.0), make_run("env=cartpole", "exploration=noisy")
     network, seen = make_network(run, spec), np.ones((4, 5), np.float32)
@@ -114,13 +89,6 @@ def test_an_agent_explores_by_noise_where_epsilon_is_nothing() -> None:
     network.eval()
     greedy = {int(policy(seen, epsilon=0.0)[0][0]) for _ in range(20)}
     assert len(taken) > 1 and len(greedy) == 1
-
-
-def test_a_table_has_no_layers_for_noise() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^exploration=noisy: puts noise on the layers of a network, and algo=q_learn"
-    ):
-        check(make_run("algo=q_learning", "env=frozen_lake", "exploration=noisy"))
 
 
 def test_epsilon_does_not_rise_where_a_recipe_for_epsilon_sets_its_end() -> None:

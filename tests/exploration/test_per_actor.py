@@ -7,9 +7,7 @@ import pytest
 from conftest import make_run, make_toy
 
 from dqnspeed.algorithms import algorithm_of, epsilon_at
-from dqnspeed.config.schema import typed
 from dqnspeed.envs import describe, make_vector_env
-from dqnspeed.exploration.per_actor import PerActor
 
 
 def test_they_are_those_of_the_paper() -> None:
@@ -17,15 +15,6 @@ def test_they_are_those_of_the_paper() -> None:
     assert epsilon_at(0, run) == epsilon_at(10**9, run) == 0.4
     every = [algorithm_of(run).epsilons(run, 0.4, range(2 * i, 2 * i + 2), 8) for i in range(4)]
     np.testing.assert_allclose(np.concatenate(every), [0.4 ** (1 + 7 * i / 7) for i in range(8)])
-
-
-def test_recipes_of_an_epsilon_that_falls_do_not_make_theirs_fall() -> None:
-    run = make_run("experiment=speedrun_q", "exploration=per_actor")
-    assert run.exploration.final < 0.4 and epsilon_at(10**9, run) == 0.4
-    assert (
-        typed(run.exploration, PerActor).sentence()
-        == "epsilon 0.4, to the power of 1 to 8 from the first environment to the last"
-    )
 
 
 @pytest.mark.parametrize("parallelism", ["serial", "process"])

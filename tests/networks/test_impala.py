@@ -7,7 +7,6 @@ import torch
 from conftest import make_run
 from torch import nn
 
-from dqnspeed.config.combinations import check
 from dqnspeed.config.options import ConfigError
 from dqnspeed.networks.impala import Impala, ImpalaTorso, Residual
 
@@ -43,17 +42,6 @@ def test_a_residual_block_adds_to_what_it_is_given() -> None:
     torch.testing.assert_close(block(x), x)
 
 
-def test_with_its_residual_convolutions_at_zero_it_is_convolution_and_pooling() -> None:
-    torso, x = ImpalaTorso((2, 12, 12), [4, 5]), torch.rand(3, 2, 12, 12)
-    for block in torso.modules():
-        if isinstance(block, Residual):
-            for parameter in block.parameters():
-                nn.init.zeros_(parameter)
-    pool = nn.MaxPool2d(3, 2, 1)
-    first, second = (layer for layer in torso.layers if isinstance(layer, nn.Conv2d))
-    torch.testing.assert_close(torso(x), torch.relu(pool(second(pool(first(x))))).flatten(1))
-
-
 def test_what_is_no_image_is_refused() -> None:
     model = make_run("model=impala").model
     assert isinstance(model, Impala)
@@ -63,9 +51,3 @@ def test_what_is_no_image_is_refused() -> None:
         ):
             refuses((4,))
     model.check_shape((1, 1, 1))
-
-
-@pytest.mark.parametrize("channels", ["[]", "[4,0]"])
-def test_groups_without_a_filter_are_refused(channels: str) -> None:
-    with pytest.raises(ConfigError, match=r"^model.channels=.*: at least one group, of at least 1 filter each.$"):
-        check(make_run("model=impala", f"model.channels={channels}"))

@@ -26,13 +26,6 @@ def test_a_file_that_could_not_be_written_leaves_the_one_before_it(tmp_path: Pat
     assert path.read_text(encoding="utf-8") == whole
 
 
-def test_two_files_that_differ_in_their_suffix_do_not_meet_while_they_are_written(tmp_path: Path) -> None:
-    with atomic.replace(tmp_path / "it.json") as one, atomic.replace(tmp_path / "it.yaml") as other:
-        one.write_text("one")
-        other.write_text("other")
-    assert (tmp_path / "it.json").read_text() == "one" and (tmp_path / "it.yaml").read_text() == "other"
-
-
 def test_two_processes_that_write_one_file_leave_one_of_the_two(tmp_path: Path) -> None:
     path = tmp_path / "it.txt"
     write = "import sys, pathlib; from dqnspeed.system import atomic; atomic.write_text(pathlib.Path(sys.argv[1]), 'b')"

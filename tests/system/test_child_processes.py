@@ -4,7 +4,7 @@ import multiprocessing
 from multiprocessing.connection import Connection
 from typing import Any
 
-from dqnspeed.system.child_processes import end_with_parent, may_have_children
+from dqnspeed.system.child_processes import end_with_parent
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -38,19 +38,3 @@ def test_a_process_ends_with_its_parent_though_that_was_killed_with_a_lock() -> 
     except EOFError:
         told = "ended"
     assert told == "ended"
-
-
-def start_another(here: Connection) -> None:
-    may_have_children()
-    child = SPAWN.Process(target=here.send, args=("from a child",))
-    child.start()
-    child.join()
-
-
-def test_a_process_that_ends_with_its_parent_may_start_others() -> None:
-    there, here = SPAWN.Pipe(duplex=False)
-    parent = SPAWN.Process(target=start_another, args=(here,), daemon=True)
-    parent.start()
-    here.close()
-    assert there.recv() == "from a child"
-    parent.join()

@@ -1,4 +1,4 @@
-"""What this machine is said to be."""
+"""Cores, memory and precisions of this machine."""
 
 from __future__ import annotations
 
@@ -59,20 +59,21 @@ def test_cores_are_whole_cores_of_the_quota(monkeypatch: pytest.MonkeyPatch, quo
 
 
 @pytest.mark.parametrize(
-    ("line", "precision"),
+    ("line", "precision", "pairs"),
     [
-        ("flags\t\t: fpu sse2 avx2 avx512f avx512_bf16 vaes", "bf16"),
-        ("flags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8", "bf16"),
-        ("Features\t: fp asimd i8mm bf16 dgh", "bf16"),
-        ("flags\t\t: fpu sse2 avx2 avx512f avx512bw avx512_vnni", "fp32"),
-        ("Features\t: fp asimd svebf16", "fp32"),
-        ("model name\t: a bf16 wonder", "fp32"),
+        ("flags\t\t: fpu avx512f avx512bw avx512vl avx512_bf16", "bf16", True),
+        ("flags\t\t: fpu avx512f avx512bw avx512vl avx512_bf16 amx_bf16 amx_tile", "bf16", False),
+        ("flags\t\t: fpu avx512f avx512bw avx512_vnni", "fp32", False),
+        ("Features\t: fp asimd i8mm bf16 dgh", "bf16", False),
+        ("Features\t: fp asimd svebf16", "fp32", False),
+        ("model name\t: a bf16 wonder", "fp32", False),
     ],
 )
-def test_a_processor_computes_in_bf16_if_it_says_so(tmp_path: Path, line: str, precision: str) -> None:
+def test_a_processor_computes_in_bf16_if_it_says_so(tmp_path: Path, line: str, precision: str, pairs: bool) -> None:
     flags = tmp_path / "cpuinfo"
     flags.write_text(f"processor\t: 0\n{line}\nbugs\t\t:\n")
     assert machine.best_precision("cpu", flags) == precision
     assert machine.best_precision("cpu", tmp_path / "none") == "fp32"
+    assert machine.multiplies_bf16_pairs(flags) is pairs and not machine.multiplies_bf16_pairs(tmp_path / "none")
     if not machine.device_available("cuda"):
         assert machine.best_precision("cuda") == "fp32"  # a run there is refused, but only once it is composed

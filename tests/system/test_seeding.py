@@ -27,11 +27,3 @@ def test_what_is_drawn_in_between_changes_nothing(device: str) -> None:
         seeding.seed_everything(4)
         assert draws(device) != expected
     assert draws(device) == expected
-
-
-def test_states_of_versions_that_saved_none_of_a_gpu_are_taken() -> None:
-    saved = seeding.state_dict()
-    expected = draws("cpu")
-    del saved["cuda"]
-    seeding.load_state_dict(saved)
-    assert draws("cpu") == expected

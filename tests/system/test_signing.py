@@ -47,9 +47,7 @@ def test_a_file_is_known_again_wherever_it_lies_and_not_when_it_is_changed(tmp_p
     assert signing.read(path) is None
 
 
-def test_a_kill_between_the_signature_and_the_file_leaves_a_signed_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_within_a_write_leaves_a_signed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, write = tmp_path / "it.json", signing.atomic.write_text
     signing.write(path, {"a": 1})
 

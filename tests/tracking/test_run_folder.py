@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -11,20 +10,17 @@ from conftest import Training, make_toy
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import Episode
-from dqnspeed.system import messages
 from dqnspeed.tracking import Callbacks
 from dqnspeed.tracking.files import EpisodesFile, MetricsFile, file_sizes, shorten
 from dqnspeed.tracking.run_folder import (
     EPISODES,
     METRICS,
     SUMMARY,
-    DamagedError,
     holding,
     holds_run,
     newest_run,
     read_episodes,
     read_metrics,
-    read_summary,
 )
 
 
@@ -81,21 +77,9 @@ def test_numbers_keep_their_digits_and_lines_of_games_that_are_played_anew_go(tm
     assert read_episodes(tmp_path)[0] == [], "from the first step"
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    assert not holds_run(tmp_path)
-    assert read_metrics(tmp_path) == ([], f"{tmp_path / METRICS}: cannot be read (No such file or directory).")
-    for content in (None, "", "[]"):
-        if content is not None:
-            (tmp_path / SUMMARY).write_text(content)
-        with pytest.raises(DamagedError, match=re.escape(f"{tmp_path / SUMMARY}: is damaged (")):
-            read_summary(tmp_path)
-
-
 def test_the_newest_run_is_the_one_that_reported_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    makes = messages.command("train", "experiment=speedrun")
-    sentence = f"outputs/ and multirun/: hold no run to play; {makes} makes one."
-    with pytest.raises(ConfigError, match=re.escape(sentence)):
+    with pytest.raises(ConfigError, match=r"^outputs/ and multirun/: hold no run to play; .*experiment=speedrun"):
         newest_run("run to play")
     names = ["outputs/2026-03-01/12-00-00", "multirun/2026-02-01/12-00-00/1", "outputs/mine"]
     for age, name in enumerate(names):
@@ -105,9 +89,6 @@ def test_the_newest_run_is_the_one_that_reported_last(tmp_path: Path, monkeypatc
     assert newest_run("run") == Path(names[0])
     os.utime(Path(names[1]) / METRICS)
     Path(names[2], "play.jsonl").touch()  # what is played since does not count
+    Path("outputs/odd", METRICS).mkdir(parents=True)
     assert newest_run("run") == Path(names[1])
     assert newest_run("run", lambda folder: folder.name == "mine") == Path(names[2])
-    Path("outputs/odd", METRICS).mkdir(parents=True)
-    Path("outputs/gone").mkdir()
-    Path("outputs/gone", METRICS).symlink_to("nowhere")
-    assert newest_run("run") == Path(names[1])

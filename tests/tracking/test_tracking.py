@@ -11,24 +11,18 @@ from conftest import Training, make_run, make_toy
 
 from dqnspeed.cli import compose, schemas
 from dqnspeed.config import changes
-from dqnspeed.system import machine
 from dqnspeed.tracking.terminal import PlainProgress, RichProgress, opening, show
 
 
 @pytest.mark.parametrize(
     ("overrides", "name", "kind"),
     [
-        ("", "baseline", "exact"),
         ("num_envs=1 env=pong wrappers=standard seed=3 stop.max_steps=9 tracking=local", "baseline", "exact"),
-        ("num_envs=2 seed=1", "baseline num_envs=2", "changes the algorithm"),
-        ("env=breakout", "baseline env=breakout", "changes the task"),
         (r"env.id=toy_envs\:Counter-v0 wrappers=none model=mlp",
          "baseline env.id=toy_envs:Counter-v0 wrappers=none model=mlp", "changes the task, changes the algorithm"),
-        ("algo=ppo", "baseline algo=ppo", "changes the algorithm"),
         ("backend=ale", "baseline backend=ale", "equivalent"),
         ("wrappers=tweaked", "baseline wrappers=tweaked", "changes the task"),
-        ("execution=lean", "baseline execution=lean", "equivalent"),
-        ("execution.threads=1", "baseline execution.threads=1", "equivalent"),
+        ("execution=lean execution.threads=1", "baseline execution=lean execution.threads=1", "equivalent"),
         ("parallelism=overlap", "baseline parallelism=overlap", "changes the algorithm"),
         ("optimizer.lr=0.1 optimizer.lr=0.2 stop.reward_bound=5", "baseline optimizer.lr=0.2", "changes the algorithm"),
         ("experiment=speedrun", "speedrun", "equivalent, changes the task, changes the algorithm"),
@@ -61,28 +55,15 @@ def test_every_option_has_a_kind() -> None:
 
 def test_a_run_begins_by_saying_what_it_is() -> None:
     run = make_run("experiment=speedrun", "env=breakout", "seed=3")
-    cores = "1 core" if machine.cores() == 1 else f"{machine.cores()} cores"
-    assert opening(run, "speedrun env=breakout", "cpu", 1, Path("outputs/x")) == [
-        "speedrun env=breakout: BreakoutNoFrameskip-v4, algo=ppo, backend=atari_warp, "
-        "parallelism=process (1 actor process with 16 environments), seed 3",
-        "goal: a mean return of 31.8 over 100 training games; limits: 30 minutes",
-        f"device cpu, {cores}, 1 torch thread; files in outputs/x",
-    ]
+    what, goal, where = opening(run, "speedrun env=breakout", "cpu", 1, Path("outputs/x"))
+    assert what.startswith("speedrun env=breakout: BreakoutNoFrameskip-v4, algo=ppo, backend=atari_warp, parallelism=")
+    assert what.endswith(", seed 3") and "16 environments" in what
+    assert "31.8 over 100 training games" in goal and "30 minutes" in goal
+    assert where.startswith("device cpu, ") and where.endswith("files in outputs/x")
     run = make_toy("stop.max_steps=5000", "stop.on=eval", "eval.every_steps=100", "stop.reward_bound=3")
-    assert opening(run, "toy", "cuda", 4, Path("x"), resumed=True) == [
-        "toy resumes: toy_envs:Counter-v0, algo=dqn, backend=gymnasium, parallelism=serial, 1 environment, seed 0",
-        "goal: a mean return of 3 over the games of an evaluation; limits: 5,000 agent steps",
-        f"device cuda, {cores}, 4 torch threads; files in x",
-    ]
-    assert (
-        opening(make_toy(), "toy", "cpu", 1, Path("x"))[1] == "goal: no bound; limits: none, Ctrl-C saves and ends it"
-    )
-
-
-def test_a_rung_by_itself_says_what_it_is() -> None:
-    run = make_run("experiment=speedrun")
-    assert opening(run, "speedrun", "cpu", 1, Path("x"))[3:] == [run.experiment.about]
-    assert len(opening(run, "speedrun", "cpu", 1, Path("x"), resumed=True)) == 3
+    what, goal, _ = opening(run, "toy", "cuda", 4, Path("x"), resumed=True)
+    assert what.startswith("toy resumes: ") and "3 over the games of an evaluation" in goal
+    assert opening(make_toy(), "toy", "cpu", 1, Path("x"))[1].startswith("goal: no bound; limits: none")
 
 
 METRICS = {
@@ -92,9 +73,7 @@ METRICS = {
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
-def test_the_live_line_fits_and_shows_time_left_mean_and_loss(
-    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_live_line_fits(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rich.get_console(), "width", width)
     run = make_run("experiment=speedrun")
     progress = RichProgress(run, "speedrun env=breakout num_envs=8")
@@ -117,17 +96,9 @@ def test_the_plain_line_shows_everything(capsys: pytest.CaptureFixture[str]) -> 
         "baseline num_envs=2: 30 s  limit in 0:09:30  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
     )
     assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  4.0 samples/step\n"
-    assert show({}, 1)[:2] == ["mean -", "loss -"] and "- games" in show({}, 1)
-    assert not any(part.startswith("eps") for part in show({**METRICS, "train/epsilon": math.nan}, 1))
-
-
-@pytest.mark.parametrize(("counted", "said"), [(0, "0 of 37 games"), (30, "30 of 37 games"), (37, "37 games")])
-def test_a_line_says_how_many_games_count_of_those_that_have_ended(counted: int, said: str) -> None:
-    assert said in show({"episode/count": 37, "episode/counted": counted}, 1)
-
-
-def test_a_progress_line_counts_evaluations_towards_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    run = make_run("stop.max_minutes=10")
-    progress = PlainProgress(run, "baseline")
+    progress = PlainProgress(run, "baseline num_envs=2")
     progress.on_report(Training(run, agent_steps=5000, seconds=30), {**METRICS, "time/evaluating": 90.0})
-    assert capsys.readouterr().out.startswith("baseline: 120 s  limit in 0:08:00  mean -12.35")
+    assert capsys.readouterr().out.startswith("baseline num_envs=2: 120 s  limit in 0:08:00  mean -12.35")
+    assert show({}, 1)[:2] == ["mean -", "loss -"] and "- games" in show({}, 1)
+    assert "30 of 37 games" in show({"episode/count": 37, "episode/counted": 30}, 1)
+    assert not any(part.startswith("eps") for part in show({**METRICS, "train/epsilon": math.nan}, 1))

@@ -1,13 +1,13 @@
-"""Evaluation apart from training: its own games, not in the training clock, and a stop rule of its own."""
+"""Evaluations: their own games and seeds, no part of the training clock, and a stop rule."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,19 +16,26 @@ from conftest import make_run, make_toy, train_in
 
 from dqnspeed.algorithms import make_network
 from dqnspeed.config.options import ConfigError
-from dqnspeed.envs import VectorEnv, describe, make_vector_env
+from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs import describe, make_vector_env
+from dqnspeed.networks.base import Network
 from dqnspeed.system.signals import StopSignals
-from dqnspeed.tracking.metrics import Clock
 from dqnspeed.training.evaluation import Evaluator, copies, distinct, evaluation_metrics, play_games, with_starts
 from dqnspeed.training.progress import Progress
 from dqnspeed.training.schedule import StopRule
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["serial", "overlap", "process parallelism.samples_per_step=16"])
+@contextlib.contextmanager
+def evaluating(run: RunConfig, network: Network | None = None) -> Iterator[Evaluator]:
+    spec = describe(run)
+    with contextlib.closing(Evaluator(run, spec, network or make_network(run, spec), torch.device("cpu"))) as evaluator:
+        yield evaluator
+
+
+@pytest.mark.parametrize("kind", ["serial", "process parallelism.samples_per_step=16"])
 def test_evaluations_reach_the_metrics_and_the_summary(kind: str, tmp_path: Path) -> None:
     # A report has the metrics of the newest evaluation; reports this frequent have the metrics of each.
-    often = ["eval.every_steps=200", "eval.episodes=3", "stop.max_steps=1000", "tracking.report_every_s=0.0001"]
+    often = ["eval.every_steps=200", "eval.episodes=3", "stop.max_steps=600", "tracking.report_every_s=0.0001"]
     run = make_toy(*f"parallelism={kind}".split(), *often)
     summary = train_in(tmp_path, run)
     reports = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -37,7 +44,6 @@ def test_evaluations_reach_the_metrics_and_the_summary(kind: str, tmp_path: Path
     assert summary["eval_return_mean"] == pytest.approx(evaluated[-1]["eval/return_mean"], abs=1e-3)
 
 
-@pytest.mark.slow
 def test_training_goes_on_as_if_it_had_not_been_evaluated(tmp_path: Path) -> None:
     outcomes = []
     for name, overrides in (("with", ["eval.every_steps=100", "eval.episodes=2"]), ("without", [])):
@@ -47,20 +53,6 @@ def test_training_goes_on_as_if_it_had_not_been_evaluated(tmp_path: Path) -> Non
         with (tmp_path / name / "episodes.csv").open() as file:
             outcomes.append([(row["return"], row["agent_step"]) for row in csv.DictReader(file)])
     assert outcomes[0] == outcomes[1] and outcomes[0]
-
-
-def test_an_evaluation_takes_no_time_of_the_training_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [5.0]
-    monkeypatch.setattr("dqnspeed.tracking.metrics.time", SimpleNamespace(perf_counter=lambda: now[0]))
-    clock = Clock()
-    clock.start()
-    now[0] = 6.0
-    with clock.stopped():
-        now[0] = 9.0
-        assert clock.now() == 1, "nor does a checkpoint that is written meanwhile say so"
-    assert clock.now() == 1
-    now[0] = 9.5
-    assert clock.now() == 1.5
 
 
 def test_time_limits_hold_for_training_and_evaluations_together() -> None:
@@ -88,14 +80,6 @@ def test_an_evaluation_that_outlasts_the_time_limit_is_given_up_and_counts_in_th
     assert last["time/evaluating"] == pytest.approx(summary["eval_time_s"], abs=0.01)
 
 
-def test_evaluations_are_counted_and_their_time_is_in_no_speed_of_training(tmp_path: Path) -> None:
-    run = make_run("experiment=q_learning", "stop.max_steps=30", "tracking.progress=off")
-    summary = train_in(tmp_path, run)
-    assert summary["evaluations"] == summary["agent_steps"] == 30
-    assert 0 < summary["eval_time_s"] < summary["wall_time_s"]
-
-
-@pytest.mark.slow
 def test_the_evaluations_mean_can_stop_a_run(tmp_path: Path) -> None:
     run = make_toy(
         "eval.every_steps=300", "eval.episodes=2", "stop.on=eval", "stop.reward_bound=28", "stop.max_steps=5000"
@@ -118,22 +102,8 @@ def test_games_are_shared_out_so_that_short_ones_count_no_more_than_long_ones() 
     assert all(game.episode_return == 28 and game.length == 7 for game in games) and set(seen) == {3}
 
 
-@pytest.mark.parametrize(("longest", "played"), [(8, 5), (6, 0)])
-def test_play_is_ended_by_a_game_that_does_not_end_and_not_by_many_that_do(
-    longest: int, played: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dqnspeed.training.evaluation.LONGEST", longest)
-    run = make_toy("num_envs=1")  # whose games take 7 steps, and one to begin
-    env = make_vector_env(run)
-    games = list(play_games(env, describe(run), lambda seen: np.zeros(len(seen), np.int64), [1], games=5))
-    env.close()
-    assert len(games) == played
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("games_of", ["wrappers=tweaked", "backend=ale"])
-def test_greedy_games_are_no_copies_and_it_is_reported_where_they_are(games_of: str) -> None:
-    run = make_run(games_of, "wrappers.noop_max=0", "env.max_episode_frames=200", "num_envs=2")
+def test_greedy_games_are_no_copies_and_it_is_reported_where_they_are() -> None:
+    run = make_run("backend=ale", "wrappers.noop_max=0", "env.max_episode_frames=200", "num_envs=2")
     spec = describe(run)
     greedy = lambda frames: frames[:, -1].sum(axis=(1, 2), dtype=np.int64) % spec.num_actions  # noqa: E731
     different = []
@@ -148,94 +118,66 @@ def test_greedy_games_are_no_copies_and_it_is_reported_where_they_are(games_of: 
 
 def test_an_evaluation_of_copies_is_reported_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     run = make_toy("eval.every_steps=1", "eval.episodes=3")
-    spec = describe(run)
-    network = make_network(run, spec)
+    network = make_network(run, describe(run))
     for parameter in network.parameters():
         parameter.data.zero_()  # the first action, whatever is seen
-    evaluator = Evaluator(run, spec, network, torch.device("cpu"))
-    metrics = [evaluation_metrics(evaluator.play(step, lambda: False)) for step in (1, 2)]
-    evaluator.close()
+    with evaluating(run, network) as evaluator:
+        metrics = [evaluation_metrics(evaluator.play(step, lambda: False)) for step in (1, 2)]
     assert [m["eval/distinct_games"] for m in metrics] == [1, 1]
     assert [r.getMessage().startswith("evaluation 1: Only 1 of 3 games differ") for r in caplog.records] == [True]
 
 
-def test_an_evaluation_of_which_a_game_does_not_end_does_not_count(
+def test_an_endless_evaluation_does_not_count(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its other games are the short ones: here of two steps, which return 1 where the mean is 0."""
     monkeypatch.setattr("dqnspeed.training.evaluation.LONGEST", 20)
     run = make_toy("env.id=toy_envs:Coin-v0", "eval.every_steps=1", "eval.episodes=8")
-    spec = describe(run)
-    evaluator = Evaluator(run, spec, make_network(run, spec), torch.device("cpu"))
-    assert evaluator.play(1, lambda: False) == [] and evaluator.mean is None and not evaluator.is_due(1)
-    evaluator.close()
+    with evaluating(run) as evaluator:
+        assert evaluator.play(1, lambda: False) == [] and evaluator.mean is None and not evaluator.is_due(1)
     assert caplog.records[0].getMessage().startswith("an evaluation was ended and does not count: no game ended within")
 
 
-@pytest.mark.parametrize("algo", ["q_learning", "dqn device=cpu", "ppo device=cpu"])
-def test_a_table_of_actions_plays_the_games_that_a_vector_of_environments_plays(algo: str) -> None:
-    run = make_run("experiment=q_learning", *f"algo={algo}".split(), "eval.every_steps=1", "eval.episodes=20")
-    spec = describe(run)
-    network = make_network(run, spec)
-    if algo == "q_learning":
-        network.values.copy_(torch.rand(network.values.shape, generator=torch.Generator().manual_seed(1)))
+@pytest.mark.parametrize("algo", ["q_learning", "dqn device=cpu"])
+def test_a_table_of_actions_plays_the_games_that_the_network_plays_step_by_step(algo: str) -> None:
+    """A tiny epsilon makes actions random in principle, so that no table is made."""
     played = []
-    for by_table in (True, False):
-        evaluator = Evaluator(run, spec, network, torch.device("cpu"))
-        assert evaluator._by_table
-        evaluator._by_table = by_table
-        games = [evaluator.play(step, lambda: False) for step in (1, 2)]
-        evaluator.close()
+    for epsilon in (0, 1e-9):
+        run = make_run("experiment=q_learning", *f"algo={algo}".split(), "eval.every_steps=1", "eval.episodes=20",
+                       f"eval.epsilon={epsilon}")  # fmt: skip
+        torch.manual_seed(1)
+        network = make_network(run, describe(run))
+        if algo == "q_learning":
+            network.values.copy_(torch.rand(network.values.shape))
+        with evaluating(run, network) as evaluator:
+            games = [evaluator.play(step, lambda: False) for step in (1, 2)]
         played.append([(sorted((g.env, g.episode_return, g.length) for g in one), distinct(one)) for one in games])
     assert played[0] == played[1] and [len(games) for games, _ in played[0]] == [20, 20]
     assert played[0][0] != played[0][1], "each evaluation has its own seeds"
 
 
-@pytest.mark.parametrize("overrides", ["eval.epsilon=0.1", "env.id=toy_envs:Counter-v0"])
-def test_games_that_are_random_or_have_no_numbered_states_are_played_by_the_policy(overrides: str) -> None:
-    run = make_run("experiment=q_learning", "algo=dqn", "device=cpu", "env.reward_bound=null", overrides)
-    spec = describe(run)
-    assert not Evaluator(run, spec, make_network(run, spec), torch.device("cpu"))._by_table
-
-
 @pytest.mark.parametrize(("longest", "played"), [(10, 6), (9, 0)])
-def test_a_table_of_actions_leaves_a_game_that_does_not_end(
-    longest: int, played: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_leaves_a_game_that_does_not_end(longest: int, played: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dqnspeed.training.evaluation.LONGEST", longest)
     numbered = "env.id=toy_envs:Anything-v0", "+env.kwargs.kind=shifted", "env.reward_bound=null"  # games of 10 steps
     run = make_run("experiment=q_learning", *numbered, "eval.episodes=6")
-    spec = describe(run)
-    evaluator = Evaluator(run, spec, make_network(run, spec), torch.device("cpu"))
-    games = evaluator.play(1, lambda: False)
-    assert [(game.episode_return, game.length) for game in games] == [(10.0, 10)] * played
-    assert evaluator.play(1, lambda: True) == []
-    evaluator.close()
+    with evaluating(run) as evaluator:
+        games = evaluator.play(1, lambda: False)
+        assert [(game.episode_return, game.length) for game in games] == [(10.0, 10)] * played
+        assert evaluator.play(1, lambda: True) == []
 
 
-@pytest.mark.parametrize("algo", ["a2c", "ppo", "sac_discrete"])
-def test_actions_of_an_evaluation_are_drawn_from_the_policy_where_it_is_asked_for(
-    algo: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for deterministic, shares in ((True, [1.0, 0.0, 0.0]), (False, [0.7, 0.2, 0.1])):
+@pytest.mark.parametrize("algo", ["ppo", "sac_discrete"])
+def test_an_evaluation_draws_actions_where_asked(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A game's return is 28 and 10 times the sum of its 7 actions, whose mean is 0.4 if they are drawn."""
+    for deterministic, mean_action in ((True, 0.0), (False, 0.4)):
         run = make_toy(f"algo={algo}", "eval.every_steps=1", "eval.episodes=300", f"eval.deterministic={deterministic}")
-        spec = describe(run)
-        network, actions = make_network(run, spec), list[int]()
-        logits = torch.log(torch.tensor([0.7, 0.2, 0.1]))
-        monkeypatch.setattr(network, "forward", lambda seen, logits=logits: logits.expand(len(seen), -1))
-        monkeypatch.setattr(network, "policy_and_value", lambda seen, to=network: (to(seen), torch.zeros(len(seen))))
-        evaluator = Evaluator(run, spec, network, torch.device("cpu"))
-        with monkeypatch.context() as patch:
-            send = VectorEnv.send
-
-            def recorded(env: VectorEnv, sent: np.ndarray, send: Any = send, actions: list[int] = actions) -> None:
-                actions.extend(sent)
-                send(env, sent)
-
-            patch.setattr(VectorEnv, "send", recorded)
-            assert len(evaluator.play(1, lambda: False)) == 300
-        evaluator.close()
-        np.testing.assert_allclose(np.bincount(actions, minlength=3) / len(actions), shares, atol=0.03)
+        network, logits = make_network(run, describe(run)), torch.log(torch.tensor([0.7, 0.2, 0.1]))
+        monkeypatch.setattr(network, "forward", lambda seen: logits.expand(len(seen), -1))  # noqa: B023
+        monkeypatch.setattr(network, "policy_and_value", lambda seen: (network(seen), torch.zeros(len(seen))))  # noqa: B023
+        with evaluating(run, network) as evaluator:
+            returns = [game.episode_return for game in evaluator.play(1, lambda: False)]
+        assert (np.mean(returns) - 28) / 70 == pytest.approx(mean_action, abs=0.06)
 
 
 @pytest.mark.parametrize(
@@ -251,31 +193,16 @@ def test_only_a_policy_can_be_drawn_from(overrides: list[str], sentence: str) ->
 
 
 def test_another_number_of_steps_between_evaluations_counts_from_the_last_one() -> None:
-    def evaluator(every: int) -> Evaluator:
-        run = make_toy(f"eval.every_steps={every}", "eval.episodes=1")
-        spec = describe(run)
-        return Evaluator(run, spec, make_network(run, spec), torch.device("cpu"))
-
-    begun = evaluator(1000)
-    begun.play(1200, lambda: False)
-    begun.close()
     for every, due in ((1000, 2200), (50, 1250), (5000, 6200)):
-        resumed = evaluator(every)
-        resumed.load_state_dict(begun.state_dict())
-        assert resumed.is_due(due) and not resumed.is_due(due - 1)
+        before, after = (make_toy(f"eval.every_steps={steps}", "eval.episodes=1") for steps in (1000, every))
+        with evaluating(before) as begun, evaluating(after) as resumed:
+            begun.play(1200, lambda: False)
+            resumed.load_state_dict(begun.state_dict())
+            assert resumed.is_due(due) and not resumed.is_due(due - 1)
 
 
-def test_an_evaluations_global_generators_follow_the_seed_and_disturb_nothing() -> None:
-    run = make_toy("env.id=toy_envs:Dice-v0", "eval.every_steps=1", "eval.episodes=2")
-    spec, seen = describe(run), []
-    for elsewhere in (1, 2):
-        evaluator = Evaluator(run, spec, make_network(run, spec), torch.device("cpu"))
-        random.seed(elsewhere)
-        next_one = random.Random(elsewhere).random()
-        frames = list[np.ndarray]()
-        evaluator._policy = lambda rng, frames=frames: lambda x, e: (frames.append(x.copy()), np.zeros(len(x), int))[1:]  # type: ignore[assignment,misc]
-        evaluator.play(1, lambda: False)
-        evaluator.close()
-        assert random.random() == next_one
-        seen.append(np.array(frames))
-    np.testing.assert_array_equal(*seen)
+def test_an_evaluation_leaves_the_global_generators_as_they_were() -> None:
+    with evaluating(make_toy("env.id=toy_envs:Dice-v0", "eval.every_steps=1", "eval.episodes=2")) as evaluator:
+        random.seed(1)
+        assert len(evaluator.play(1, lambda: False)) == 2
+    assert random.random() == random.Random(1).random()

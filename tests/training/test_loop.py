@@ -7,13 +7,10 @@ import csv
 import json
 import multiprocessing
 import os
-import re
-import resource
 import signal
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,23 +25,22 @@ from conftest import (
     make_run,
     make_toy,
     mostly_integration,
+    once_reported,
     shared_memory_of,
     train_in,
-    untimed,
 )
 from forked import Forked
+from full_disk import file_size_limit
 
 from dqnspeed import envs
 from dqnspeed.actors import ActorError
 from dqnspeed.algorithms.update_metrics import NotFiniteError
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.system.atomic import nan_to_none
 from dqnspeed.tracking import Callback, TrainingState
 from dqnspeed.tracking.files import Lines
 from dqnspeed.training.state_file import load
 
-ROOT = Path(CONF_DIR).parent
 RUNGS = sorted(path.stem for path in (Path(CONF_DIR) / "experiment").glob("*.yaml"))
 SUMMARY_KEYS = set(
     """experiment solved stopped_by time_to_solve_s startup wall_time_s agent_steps frames episodes updates
@@ -72,14 +68,11 @@ RATIOS = {
 
 
 @pytest.mark.parametrize("algo", RATIOS)
-def test_the_samples_per_step_of_a_run_and_of_its_resumed_part_is_that_of_its_options(
-    algo: str, tmp_path: Path
-) -> None:
-    for steps in (1150, 2100):  # within a rollout
+def test_the_samples_per_step_of_a_run_are_those_of_its_options(algo: str, tmp_path: Path) -> None:
+    for steps in (650, 1200):  # within a rollout
         long = ["env.id=toy_envs:Counter-v0", "+env.kwargs.length=2000"] if "env.id" not in algo else []
         run = make_toy(*long, *f"algo={algo}".split(), "device=cpu", f"stop.max_steps={steps}")
-        resume = steps > 1150
-        summary = train_in(tmp_path, run, options={"seed": run.seed}, resume=resume)
+        summary = train_in(tmp_path, run, options={"seed": run.seed}, resume=steps > 650)
         assert summary["samples_per_step"] == pytest.approx(RATIOS[algo], rel=0.02), steps
         assert lines_of(tmp_path)[-1]["perf/samples_per_step"] == pytest.approx(RATIOS[algo], rel=0.2)
 
@@ -87,32 +80,24 @@ def test_the_samples_per_step_of_a_run_and_of_its_resumed_part_is_that_of_its_op
 SHORT = "algo.num_steps=20 num_envs=3 algo.learning_starts=0 algo.batch_size=16"  # four batches of 13 to 15 transitions
 
 
-@pytest.mark.parametrize("length", [7, 2000])
 @pytest.mark.parametrize(
-    ("algo", "ratio"),
+    ("algo", "length", "ratio"),
     [
-        (f"ppo algo.epochs=3 {SHORT}", 3),
-        (f"pqn algo.epochs=2 {SHORT}", 2),
-        ("a2c algo.num_steps=20 num_envs=3 algo.learning_starts=0", 1),
+        (f"ppo algo.epochs=3 {SHORT}", 7, 3),  # with final frames, which are no transitions
+        (f"pqn algo.epochs=2 {SHORT}", 2000, 2),
+        ("a2c algo.num_steps=20 num_envs=3 algo.learning_starts=0", 7, 1),
+        (f"ppo algo.epochs=3 {SHORT} algo.target_kl=1e-5", 2000, None),  # most batches are left out
     ],
 )
-def test_batches_that_do_not_fill_up_count_in_the_samples_per_step_as_what_they_hold(
-    algo: str, ratio: float, length: int, tmp_path: Path
-) -> None:
-    """Also in rollouts with final frames, which are no transitions."""
+def test_samples_per_step_count_what_was_learnt(algo: str, length: int, ratio: float | None, tmp_path: Path) -> None:
     game = ["env.id=toy_envs:Counter-v0", f"+env.kwargs.length={length}"]
     summary = run_in(tmp_path, make_toy(*game, *f"algo={algo}".split(), "device=cpu", "stop.max_steps=1000"))
-    assert summary["samples_per_step"] == lines_of(tmp_path)[-1]["perf/samples_per_step"] == ratio
-
-
-def test_batches_that_a_divergence_leaves_out_do_not_count_in_the_samples_per_step(tmp_path: Path) -> None:
-    """Sixteen rollouts of four batches of 15 transitions."""
-    game = ["env.id=toy_envs:Counter-v0", "+env.kwargs.length=2000"]
-    algo = f"algo=ppo algo.epochs=3 {SHORT} algo.target_kl=1e-5".split()
-    run_in(tmp_path, make_toy(*game, *algo, "device=cpu", "stop.max_steps=1000"))
     last = lines_of(tmp_path)[-1]
-    assert 16 <= last["train/updates"] < 16 * 12
-    assert last["perf/samples_per_step"] == pytest.approx(15 * last["train/updates"] / 960)
+    if ratio:
+        assert summary["samples_per_step"] == last["perf/samples_per_step"] == ratio
+    else:  # of the 16 rollouts of four batches of 15 transitions
+        assert 16 <= last["train/updates"] < 16 * 12
+        assert last["perf/samples_per_step"] == pytest.approx(15 * last["train/updates"] / 960)
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
@@ -121,11 +106,9 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
 
 def wait_until_nobody_is_left(group: int) -> None:
     """Processes of a group end within seconds (multiprocessing's own tracker a moment after the others)."""
-    deadline = time.monotonic() + 20
     with contextlib.suppress(ProcessLookupError):
         while True:
             os.killpg(group, 0)
-            assert time.monotonic() < deadline, "a process is left"
             time.sleep(0.05)
 
 
@@ -145,7 +128,7 @@ FEWER = ["num_envs=8", "algo.batch_size=32", "algo.steps_per_update=4"]
 SOONER = {"speedrun_dqn": FEWER, "speedrun_q": FEWER}  # whose first update would need transitions of many environments
 
 
-ONE_OF_EACH = ("baseline", "tweaked_process", "a3c", "ppo", "pqn", "q_learning", "speedrun", "speedrun_q")
+ONE_OF_EACH = ("baseline", "tweaked_process", "a3c", "pqn", "q_learning", "speedrun", "speedrun_q")
 
 
 @pytest.mark.parametrize("rung", mostly_integration(RUNGS, *ONE_OF_EACH))
@@ -165,15 +148,6 @@ def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> 
         assert ("train/epsilon" in logged) == (rung in ("pqn", "q_learning"))
     elif run.samples_per_step is not None:
         assert summary["samples_per_step"] == pytest.approx(run.samples_per_step, rel=0.35)
-
-
-@pytest.fixture(scope="module")
-def tracked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a serial run that everything tracks."""
-    folder = tmp_path_factory.mktemp("tracked")
-    run_in(folder, make_toy("stop.max_steps=1000", "tracking=default", "tracking.progress=off",
-                            "tracking.report_every_s=0.1"))  # fmt: skip
-    return folder
 
 
 def check_files(folder: Path, max_steps: int) -> None:
@@ -197,33 +171,28 @@ def check_files(folder: Path, max_steps: int) -> None:
 
 @pytest.mark.parametrize("parallelism", ["overlap", "process"])
 def test_a_run_leaves_the_agreed_files(parallelism: str, tmp_path: Path) -> None:
-    toy = make_toy(f"parallelism={parallelism}", "stop.max_steps=1000", "tracking.report_every_s=0.1")
+    toy = make_toy(f"parallelism={parallelism}", "stop.max_steps=500", "tracking.report_every_s=0.05")
     summary = run_in(tmp_path, toy)
-    check_files(tmp_path, 1000)
+    check_files(tmp_path, 500)
     assert summary == json.loads((tmp_path / "summary.json").read_text())
 
 
-def test_a_run_that_everything_tracks_leaves_the_files_of_all(tracked: Path) -> None:
-    check_files(tracked, 1000)
-    assert list(tracked.glob("tensorboard/baseline_seed_0/events.out.tfevents.*"))
-    assert list(tracked.glob("wandb/offline-run-*/*.wandb"))
-
-
-def test_tensorboard_gets_the_same_names_and_values(tracked: Path) -> None:
+def test_a_run_that_everything_tracks_leaves_the_files_of_all(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    (folder,) = (tracked / "tensorboard").iterdir()  # its name is what TensorBoard calls the run
-    assert folder.name == "baseline_seed_0"
+    everything = ["tracking=default", "tracking.progress=off", "tracking.report_every_s=0.05"]
+    summary = run_in(tmp_path, make_toy("stop.max_steps=500", *everything))
+    check_files(tmp_path, 500)
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    (folder,) = (tmp_path / "tensorboard").iterdir()
+    assert folder.name == "baseline_seed_0"  # which TensorBoard calls the run
     events = EventAccumulator(str(folder)).Reload()
-    games = [event.value for event in events.Scalars("episode/return")]
-    assert len(games) == len((tracked / "episodes.csv").read_text().splitlines()) - 1  # each once
+    assert len(events.Scalars("episode/return")) == summary["episodes"]  # each once
     assert set(events.Tags()["scalars"]) >= METRICS
-    summary = json.loads((tracked / "summary.json").read_text())
     (final,) = events.Scalars("final/return_mean_100")
     assert (final.step, final.value) == (summary["agent_steps"], pytest.approx(summary["return_mean_100"]))
-    assert set(events.summary_metadata) >= {f"_hparams_/{name}" for name in ("experiment", "session_start_info",
-                                                                            "session_end_info")}  # fmt: skip
-    report = next(r for r in lines_of(tracked) if "train/loss" in r)
+    assert "_hparams_/experiment" in events.summary_metadata
+    report = next(r for r in lines_of(tmp_path) if "train/loss" in r)
     losses = {event.step: event.value for event in events.Scalars("train/loss")}
     assert losses[report["step"]] == pytest.approx(report["train/loss"], rel=1e-3)
 
@@ -238,16 +207,46 @@ def test_a_signal_that_comes_after_the_end_of_a_run_is_told_and_changes_nothing_
     assert "signal" not in json.loads((tmp_path / "summary.json").read_text())
 
 
+ALGORITHMS = sorted({path.stem for path in Path(CONF_DIR, "algo").glob("*.yaml")} - {"q_learning"})
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    "algo", [path.stem for path in sorted(Path(CONF_DIR, "algo").glob("*.yaml")) if path.stem != "q_learning"]
-)
-def test_cartpole_is_solved(algo: str, tmp_path: Path) -> None:
-    limits = ["stop.max_steps=1500000", "stop.max_minutes=20"]
-    summary = run_in(tmp_path, make_run("experiment=cartpole", f"algo={algo}", *limits, "tracking.progress=off"))
+@pytest.mark.parametrize("line", [*ALGORITHMS, "ppo parallelism=overlap num_envs=4", "ppo parallelism=process"])
+def test_cartpole_is_solved(line: str, tmp_path: Path) -> None:
+    limits = ["stop.max_steps=1500000", "stop.max_minutes=20", "tracking.progress=off"]
+    summary = run_in(tmp_path, make_run("experiment=cartpole", *f"algo={line}".split(), *limits))
     assert summary["solved"] and summary["stopped_by"] == "reward_bound"
     assert summary["return_mean_100"] >= 475
     assert 0 < summary["time_to_solve_s"] <= summary["wall_time_s"]
+
+
+CATCH = [
+    "env.id=toy_envs:Catch-v0", "wrappers=none", "model=board", "model.hidden=[32]", "num_envs=4", "algo.n_step=3",
+    "algo.batch_size=32", "algo.learning_starts=200", "algo.steps_per_update=4", "algo.target_update_every=50",
+    "algo.max_grad_norm=10", "optimizer.lr=1e-3", "optimizer.eps=1e-4", "replay.buffer_size=5000",
+    "exploration.decay_steps=1000", "execution.threads=1", "tracking=local", "tracking.progress=off", "checkpoint=none",
+    "stop.reward_bound=0.5", "stop.window=50", "stop.max_steps=40000",
+]  # fmt: skip
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "line",
+    [
+        "algo=munchausen algo.loss=mse",
+        "algo=iqn",
+        "algo=c51",
+        "algo=rainbow",
+        "algo=sac_discrete algo.target_entropy=0.3 algo.temperature=0.1",
+        "replay=prioritized",
+        "exploration=noisy",
+        "model=impala model.channels=[8]",
+    ],
+)
+def test_a_ball_is_caught_by_its_pixels(line: str, tmp_path: Path) -> None:
+    """Three times of four, where random moves catch it once in five; three seeds need 1,300 to 5,000 steps."""
+    summary = run_in(tmp_path, make_run(*CATCH, *line.split()))
+    assert summary["solved"], summary["return_mean_100"]
 
 
 def test_solved_is_the_mean_of_the_last_games_of_all_environments(tmp_path: Path) -> None:
@@ -255,43 +254,26 @@ def test_solved_is_the_mean_of_the_last_games_of_all_environments(tmp_path: Path
     summary = run_in(tmp_path, run)
     assert load(tmp_path / "checkpoints" / "best.safetensors")["progress"]["return_mean"] >= 28
     assert summary["solved"] and 10 <= summary["episodes"] <= 12  # every return is at least 28
-    assert summary["time_to_solve_s"] is not None
 
 
-COIN = ["env.id=toy_envs:Coin-v0", "stop.reward_bound=0.9"]
-COIN_DQN = [*COIN, "algo.learning_starts=100000", "replay.buffer_size=100000", "algo.batch_size=32"]
-COIN_PPO = [*COIN, "algo=ppo", "algo.num_steps=16", "algo.batch_size=256", "algo.learning_starts=0"]
-PROCESS = ["parallelism=process", "parallelism.num_actors=2"]
+COIN = ["env.id=toy_envs:Coin-v0", "stop.reward_bound=0.9", "algo.learning_starts=100000"]
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("num_envs", [100, 128, 200])
 @pytest.mark.parametrize(
     "kind",
-    [COIN_DQN, COIN_PPO, [*COIN_DQN, *PROCESS], [*COIN_PPO, *PROCESS]],
-    ids=["dqn", "ppo", "dqn, process", "ppo, process"],
+    [
+        ["replay.buffer_size=100000", "parallelism=process", "parallelism.num_actors=2", "num_envs=64"],
+        ["algo=ppo", "algo.num_steps=16", "algo.batch_size=256", "num_envs=128"],
+    ],
 )
-def test_short_games_do_not_come_first(kind: list[str], num_envs: int, tmp_path: Path) -> None:
+def test_short_games_do_not_come_first(kind: list[str], tmp_path: Path) -> None:
     """By a coin, games of 2 steps return 1 and games of 200 steps -1; a mean of 0.9 over 100 of them is no luck."""
-    each = num_envs // 2 if "parallelism=process" in kind else num_envs
-    run = make_toy(*kind, f"num_envs={each}", f"stop.max_steps={450 * num_envs}")
-    summary = run_in(tmp_path, run)
+    summary = run_in(tmp_path, make_toy(*COIN, *kind, "stop.max_steps=57600"))
     assert summary["stopped_by"] == "max_steps" and not summary["solved"]
     assert summary["return_mean_games"] == 100 and abs(summary["return_mean_100"]) < 0.5, "0, with a deviation of 0.1"
     means = [line["episode/return_mean_100"] for line in lines_of(tmp_path) if line.get("episode/counted", 0) >= 100]
     assert means and max(means) < 0.6
-
-
-@pytest.mark.parametrize("kind", [["num_envs=2"], ["algo.n_step=3", "algo.double=true"]])
-def test_the_same_seed_gives_the_same_run(kind: list[str], tmp_path: Path) -> None:
-    outcomes = []
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        run_in(tmp_path / name, make_toy("stop.max_steps=400", "checkpoint.best=false", *kind))
-        with (tmp_path / name / "episodes.csv").open() as file:
-            rows = [(e["return"], e["agent_step"]) for e in csv.DictReader(file)]
-        outcomes.append((rows, untimed(load(tmp_path / name / "checkpoints" / "final.safetensors"))))
-    assert outcomes[0] == outcomes[1]
 
 
 def test_a_broken_environment_ends_the_run_with_a_summary(tmp_path: Path) -> None:
@@ -302,37 +284,14 @@ def test_a_broken_environment_ends_the_run_with_a_summary(tmp_path: Path) -> Non
     assert summary["stopped_by"] == "error" and "the toy broke" in summary["error"]
 
 
-@pytest.mark.parametrize("how", ["raise", "die", "hang", "exit"])
-def test_a_broken_worker_of_overlap_ends_the_run(how: str, tmp_path: Path) -> None:
-    run = make_toy(
-        "parallelism=overlap", "num_envs=2", f"parallelism.timeout_s={2 if how == 'hang' else 60}",
-        "env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}",
-    )  # fmt: skip
-    with pytest.raises(
-        ActorError,
-        match={
-            "raise": "the toy broke", "die": "process died", "hang": "not answered for 2 s", "exit": "SystemExit",
-        }[how],
-    ):  # fmt: skip
-        run_in(tmp_path, run)
-
-
-def test_an_environment_that_exits_ends_the_run_with_its_reason(tmp_path: Path) -> None:
-    with pytest.raises(ActorError, match="SystemExit"):
-        run_in(tmp_path, make_toy("env.id=toy_envs:Broken-v0", "env.kwargs={how: exit}"))
-    assert json.loads((tmp_path / "summary.json").read_text())["stopped_by"] == "error"
-
-
 @pytest.mark.parametrize("how", ["no worker", "no answer"])
 def test_a_worker_that_does_not_make_its_environment_ends_the_run(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dqnspeed.envs.workers.START_TIMEOUT_S", 300.0 if how == "no worker" else 3.0)
-    run = make_toy("num_envs=2", "parallelism.timeout_s=3", "env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}")
+    monkeypatch.setattr("dqnspeed.envs.workers.START_TIMEOUT_S", 300.0 if how == "no worker" else 1.0)
+    run = make_toy("num_envs=2", "parallelism.timeout_s=1", "env.id=toy_envs:Broken-v0", f"env.kwargs={{how: {how}}}")
     with pytest.raises(ActorError, match=r"^an environment's process ended, or took more than \d+ s, while env"):
         envs.make_vector_env(run, overlap=True)
-    deadline = time.monotonic() + 30
-    while multiprocessing.active_children() and time.monotonic() < deadline:
+    while multiprocessing.active_children():
         time.sleep(0.05)
-    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize("parallelism", ["serial", "overlap"])
@@ -363,15 +322,10 @@ def test_weights_that_are_not_finite_are_never_the_best(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_warns_once_and_leaves_whole_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The system itself refuses the write: no file of this process may grow beyond 1000 bytes."""
     lines = Lines(tmp_path / "metrics.jsonl")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
+    with file_size_limit(1000):
         for number in range(30):
             lines.add(json.dumps({"number": number, "text": "x" * 60}))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     lines.add(json.dumps({"number": 30}))  # there is room again
     lines.close()
     numbers = [json.loads(line)["number"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -409,11 +363,15 @@ def test_a_run_whose_end_the_disk_refuses_says_so_and_fails(tmp_path: Path) -> N
     assert not list((tmp_path / "run").rglob("*.partial"))
 
 
-@pytest.mark.parametrize("more, most", [(["parallelism.samples_per_step=free"], 500), (["num_envs=3"], 502),
-                                        (["parallelism.num_actors=2"], 501)])  # fmt: skip
-def test_actors_do_not_pass_the_last_step_but_for_those_they_make_together(
-    more: list[str], most: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("more", "most"),
+    [
+        (["parallelism.samples_per_step=free"], 500),
+        (["num_envs=3"], 502),
+        (["parallelism.num_actors=2", "parallelism.samples_per_step=8"], 501),
+    ],
+)
+def test_actors_pass_the_last_step_together_at_most(more: list[str], most: int, tmp_path: Path) -> None:
     summary = run_in(tmp_path, make_toy("parallelism=process", "stop.max_steps=500", *more))
     assert 500 <= summary["agent_steps"] <= most
     assert summary["steps_over_limit"] == summary["agent_steps"] - 500
@@ -430,10 +388,6 @@ def test_what_is_not_finite_is_null_in_a_summary(tmp_path: Path) -> None:
     for path in (tmp_path / "summary.json", *tmp_path.glob("*.jsonl")):
         for text in [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines():
             json.loads(text, parse_constant=refuse)
-    assert nan_to_none({"a": [1.5, float("nan")], "b": (float("-inf"), "nan")}) == {
-        "a": [1.5, None],
-        "b": [None, "nan"],
-    }
 
 
 @pytest.mark.parametrize(
@@ -445,26 +399,24 @@ def test_a_signal_ends_a_run_cleanly(parallelism: str, number: signal.Signals, t
     trackers = ["tracking=default", "tracking.progress=off"] if parallelism == "serial" else []
     arguments = [*TOY, f"parallelism={parallelism}", "num_envs=2", "hydra.run.dir=run", "algo.batch_size=2000",
                  "model.hidden=[512]", *trackers]  # fmt: skip
+    shared = set[Path]()
+
+    def act() -> None:
+        shared.update(shared_memory_of(lambda pid: os.getpgid(pid) == run.pid))
+        os.killpg(run.pid, number)  # as a terminal sends Ctrl-C: to the children too
+
     spawns = number == signal.SIGINT or parallelism == "process"  # in its group, and deaf to the signal
     with Forked("dqnspeed.train", *arguments, cwd=tmp_path, env=environment(), spawns=spawns) as run:
-        metrics = tmp_path / "run" / "metrics.jsonl"
-        deadline = time.monotonic() + 60
-        while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
-            assert time.monotonic() < deadline and run.poll() is None
-            time.sleep(0.1)
-        shared = shared_memory_of(lambda pid: os.getpgid(pid) == run.pid)
-        assert shared or parallelism != "process" or sys.platform != "linux"
-        os.killpg(run.pid, number)  # as a terminal sends Ctrl-C: to the children too
-        out, errors = run.communicate(timeout=30)
+        with once_reported(tmp_path / "run", act):
+            out, errors = run.communicate(timeout=100)
         wait_until_nobody_is_left(run.pid)
+    assert shared or parallelism != "process" or sys.platform != "linux"
     assert run.returncode == 128 + number
     assert "Traceback" not in errors
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["stopped_by"] == number.name
-    assert (
-        load(tmp_path / "run" / "checkpoints" / "final.safetensors")["progress"]["agent_steps"]
-        == (summary["agent_steps"])
-    )
+    final = load(tmp_path / "run" / "checkpoints" / "final.safetensors")
+    assert final["progress"]["agent_steps"] == summary["agent_steps"]
     assert "To resume: " in out and "-m dqnspeed.train resume=run\n" in out
     assert [path for path in shared if path.exists()] == []
 
@@ -475,105 +427,36 @@ def test_children_do_not_outlive_a_learner_that_was_killed(parallelism: str, tmp
         command(*TOY, f"parallelism={parallelism}", "num_envs=1", "hydra.run.dir=run"),
         cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    metrics = tmp_path / "run" / "metrics.jsonl"
-    deadline = time.monotonic() + 150
+    shared = set[Path]()
+
+    def act() -> None:
+        shared.update(shared_memory_of(lambda pid: os.getpgid(pid) == run.pid))
+        run.kill()
+
     try:
-        while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        shared = shared_memory_of(lambda pid: os.getpgid(pid) == run.pid)
+        with once_reported(tmp_path / "run", act):
+            run.wait(180)
     finally:
         run.kill()
-        run.wait()
     assert shared or parallelism != "process" or sys.platform != "linux"
     wait_until_nobody_is_left(run.pid)
     assert [path for path in shared if path.exists()] == []
 
 
-def test_two_jobs_of_a_sweep_run_in_one_process(
-    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    result = cli("-m", *TOY, "parallelism=serial,process", "stop.max_steps=500", "hydra.sweep.dir=sweep",
-                 "tracking.trackers=[wandb]", "tracking.wandb=offline")  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    summaries = [json.loads((tmp_path / "sweep" / str(i) / "summary.json").read_text()) for i in range(2)]
-    assert [s["stopped_by"] for s in summaries] == ["max_steps"] * 2
-    lines = result.stdout.splitlines()
-    for job, summary in enumerate(summaries):
-        name, where = summary["label"], f"sweep{os.sep}{job}"
-        assert name.startswith("baseline env.id=toy_envs:Counter-v0 ")
-        assert name.endswith(" parallelism=process") == (job == 1)
-        begin = next(i for i, line in enumerate(lines) if line.startswith(f"{name}: toy_envs:Counter-v0, algo=dqn"))
-        assert lines[begin + 1] == "goal: no bound; limits: 500 agent steps"
-        assert re.fullmatch(rf"device cpu, \d+ cores?, 1 torch thread; files in {re.escape(where)}", lines[begin + 2])
-        assert lines[begin + 3].startswith("Schedule: ")
-        games = summary["return_mean_games"]
-        assert games == min(100, summary["episodes"]) < 100
-        assert any(line.startswith(f"{name}: stopped by") and f"over the last {games} games;" in line for line in lines)
-    assert len(list(tmp_path.glob("sweep/*/wandb/offline-run-*/*.wandb"))) == 2
-
-
-def test_a_sweep_continues_after_a_job_that_fails_and_reports_it(
-    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    result = cli("-m", *TOY, "optimizer.lr=1e30,0.001", "parallelism=serial,process", "stop.max_steps=500",
-                 "hydra.sweep.dir=sweep")  # fmt: skip
+def test_a_sweep_goes_on_after_a_failure(cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    result = cli("-m", *TOY, "optimizer.lr=1e30,0.001", "stop.max_steps=300", "hydra.sweep.dir=sweep")
     assert result.returncode == 1 and "Traceback" not in result.stderr
-    ends = [json.loads((tmp_path / "sweep" / str(i) / "summary.json").read_text())["stopped_by"] for i in range(4)]
-    assert ends == ["error", "error", "max_steps", "max_steps"]
-    lines = result.stderr.splitlines()[-3:]
-    assert lines[0] == "dqnspeed: 2 of 4 jobs failed:"
-    assert [line.split(": ")[0] for line in lines[1:]] == ["  sweep/0", "  sweep/1"] and "is not finite" in lines[1]
+    ends = [json.loads((tmp_path / "sweep" / str(i) / "summary.json").read_text())["stopped_by"] for i in range(2)]
+    assert ends == ["error", "max_steps"]
+    headline, job = result.stderr.splitlines()[-2:]
+    assert headline == "dqnspeed: 1 of 2 jobs failed:" and job.startswith("  sweep/0: ") and "is not finite" in job
 
 
 def test_ctrl_c_ends_a_whole_sweep_and_reports_what_was_left_out(tmp_path: Path) -> None:
-    with Forked("dqnspeed.train", "-m", *TOY, "seed=0,1,2", "hydra.sweep.dir=sweep", cwd=tmp_path,
-                env=environment()) as run:  # fmt: skip
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "sweep" / "0" / "metrics.jsonl").exists():
-            assert time.monotonic() < deadline and run.poll() is None
-            time.sleep(0.05)
-        os.killpg(run.pid, signal.SIGINT)
+    line = ["-m", *TOY, "seed=0,1,2", "hydra.sweep.dir=sweep"]
+    with (
+        Forked("dqnspeed.train", *line, cwd=tmp_path, env=environment()) as run,
+        once_reported(tmp_path / "sweep" / "0", lambda: os.killpg(run.pid, signal.SIGINT)),
+    ):
         _, errors = run.communicate()
     assert run.returncode == 130 and errors.endswith("the sweep was ended: 2 of its 3 jobs were left out.\n")
-
-
-def test_a_run_never_writes_into_another_runs_folder(
-    cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    assert cli(*TOY, "stop.max_steps=100", "hydra.run.dir=run").returncode == 0
-    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    again = cli(*TOY, "stop.max_steps=100", "hydra.run.dir=run")
-    assert again.returncode == 2 and "holds another run already" in again.stderr
-    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
-
-
-@pytest.mark.integration
-def test_the_wheel_carries_its_configuration_to_any_folder(tmp_path: Path) -> None:
-    wheel_dir, site = tmp_path / "wheel", tmp_path / "site"
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "-q",
-            "--no-deps",
-            "--no-build-isolation",
-            "-w",
-            str(wheel_dir),
-            str(ROOT),
-        ],
-        check=True,
-    )
-    (wheel,) = wheel_dir.glob("dqnspeed-*.whl")
-    zipfile.ZipFile(wheel).extractall(site)
-    shipped = {path.relative_to(site / "dqnspeed" / "conf") for path in (site / "dqnspeed" / "conf").rglob("*.yaml")}
-    assert shipped == {path.relative_to(CONF_DIR) for path in Path(CONF_DIR).rglob("*.yaml")}
-    assert (site / "hydra_plugins" / "dqnspeed_sweepers.py").is_file()
-    assert (site / "dqnspeed" / "networks" / "weight_gradient.cpp").is_file()
-    result = subprocess.run(
-        command(*TOY, "stop.max_steps=100"), cwd=tmp_path, capture_output=True, text=True,
-        env={**environment(), "PYTHONPATH": f"{site}:{environment()['PYTHONPATH']}"},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr

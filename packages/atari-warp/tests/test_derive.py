@@ -11,7 +11,7 @@ from atari_warp.ale import make_ale
 from derive import main
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_rules_of_a_game_are_derived_and_compared(capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["game=pong", "frames=2000", "images=100"])
     printed = capsys.readouterr().out

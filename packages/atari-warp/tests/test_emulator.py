@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def test_consoles_do_not_influence_each_other(device: str) -> None:
             np.testing.assert_array_equal(all_of_them[i], one[0])
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform == "darwin", reason="Warp has no compiler for CUDA here")
 def test_kernels_compile_for_cuda_without_a_gpu(tmp_path: Path) -> None:
     for kernel in (kernels.run_with(INTERPRETED), kernels.observe, reset_pool.match, reset_pool.swap):
@@ -83,26 +83,15 @@ def test_pictures_do_not_depend_on_which_frames_were_drawn(game: str) -> None:
         np.testing.assert_array_equal(skipping.ram().numpy(), drawing.ram().numpy())
 
 
-def test_threads_finish_an_interrupted_step_before_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_finish_an_interrupted_step_before_the_next_one() -> None:
     emulator, alone = Emulator("pong", 4, threads=2), Emulator("pong", 4)
-    hook, finished = emulator._after_launch, threading.Event()
-
-    def after(order: int, part: int) -> None:
-        if part:
-            time.sleep(0.3)
-            finished.set()
-        else:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(emulator, "_after_launch", after)
+    threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()  # Ctrl-C, long before the step ends
     with pytest.raises(KeyboardInterrupt):
-        emulator.step([2] * 4)
-    assert finished.is_set()
-    monkeypatch.setattr(emulator, "_after_launch", hook)
+        emulator.step([2] * 4, frames=6000)
     emulator.close()
     emulator.step([3] * 4)  # in the calling thread
-    for action in (2, 3):
-        alone.step([action] * 4)
+    alone.step([2] * 4, frames=6000)
+    alone.step([3] * 4)
     np.testing.assert_array_equal(emulator.ram().numpy(), alone.ram().numpy())
 
 

@@ -9,7 +9,7 @@ import pytest
 from atari_warp import ConsoleBatch, Emulator, Preprocessing, find_game, known_games
 from atari_warp.ale import ale_action, make_ale
 from atari_warp.verify import verify
-from devices import DEVICES
+from devices import DEVICES, mostly_integration
 
 # Each kind of cartridge, television, start and port, and games that depend on a rule that most do not need.
 VARIED = {
@@ -32,9 +32,9 @@ VARIED = {
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("game", VARIED)
 def test_games_equal_ale_in_every_frame(game: str, device: str) -> None:
-    result = verify(game, frames=1200 if device == "cpu" else 400, sequences=2, seed=3, device=device)
+    result = verify(game, frames=600 if device == "cpu" else 400, sequences=2, seed=3, device=device)
     assert result.refused is None and result.difference is None, result.line()
-    assert result.frames > (800 if device == "cpu" else 300)
+    assert result.frames > 300
 
 
 @pytest.mark.parametrize("game", ["hangman", "tic_tac_toe_3d"])  # a score ends the game; the end of the game scores
@@ -44,23 +44,23 @@ def test_a_game_equals_ale_until_it_ends(game: str) -> None:
     assert result.frames < 3000 and result.scored == result.ended == 1
 
 
+MODES = [
+    ("breakout", 8, 1),
+    ("berzerk", 17, 0),  # SELECT after a pause
+    ("double_dunk", 13, 0),  # a menu
+    ("lost_luggage", 1, 1),  # SELECT less often than for the default mode
+    ("video_cube", 1201, 1),  # RIGHT, until the number of a cube is reached
+    ("boxing", None, 3),
+    ("tic_tac_toe_3d", 3, 2),  # SELECT less often than at the default difficulty
+    ("casino", 3, 0),  # no money, but not over
+    ("space_invaders", 5, 0),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("game", "mode", "difficulty"),
-    [
-        ("breakout", 8, 1),
-        ("space_invaders", 5, 0),
-        ("boxing", None, 3),
-        ("alien", 3, 2),
-        ("berzerk", 17, 0),  # SELECT after a pause
-        ("lost_luggage", 1, 1),  # SELECT less often than for the default mode
-        ("double_dunk", 13, 0),  # a menu
-        ("video_cube", 1201, 1),  # RIGHT, until the number of a cube is reached
-        ("casino", 3, 0),  # no money, but not over
-        ("tic_tac_toe_3d", 3, 2),  # SELECT less often than at the default difficulty
-    ],
-)
-def test_other_modes_and_difficulties_equal_ale(game: str, mode: int | None, difficulty: int) -> None:
+@pytest.mark.parametrize("case", mostly_integration(MODES, 2))
+def test_other_modes_and_difficulties_equal_ale(case: tuple[str, int | None, int]) -> None:
+    game, mode, difficulty = case
     result = verify(game, frames=300, sequences=2, seed=3, mode=mode, difficulty=difficulty)
     assert result.refused is None and result.difference is None, result.line()
     if game not in VARIED:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from assembler import assemble, lines, slide
-from devices import DEVICES
+from devices import DEVICES, mostly_integration
 from side_by_side import Pair
 
 WAIT, SECOND, HEIGHT, GO = 0x82, 0x84, 0x86, 0x8A
@@ -173,7 +173,7 @@ ENABLED = {"PF0": 0xF0, "PF1": 0x55, "GRP0": 0xFF, "GRP1": 0x81, "ENAM0": 2, "EN
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("control", [0, 2, 4, 0x17])
+@pytest.mark.parametrize("control", mostly_integration([0, 0x17, 2, 4], 4))
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_frame_that_ends_within_a_line_equals_ale(control: int, device: str, tmp_path: Path) -> None:
     """ALE draws up to three more pixels if certain objects are enabled together."""

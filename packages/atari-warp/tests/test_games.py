@@ -7,7 +7,7 @@ from atari_warp import Emulator, find_game, known_games
 from atari_warp.ale import make_ale
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_actions_of_all_games_are_those_of_ale() -> None:
     for game in known_games().values():
         ale = make_ale(game.name)

@@ -19,7 +19,7 @@ def run(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, timeout=200)
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_damaged_files_are_compiled_again(tmp_path: Path) -> None:
     assert run(tmp_path, "-c", PLAY).returncode == 0
     files = [path for path in tmp_path.rglob("*") if path.suffix in (".o", ".meta")]

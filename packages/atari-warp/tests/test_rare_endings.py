@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from atari_warp import Emulator
 from atari_warp.ale import ale_action, make_ale
+from devices import mostly_integration
 
 SQUARES = [*range(8), *range(9, 17), *range(18, 26), *range(27, 35)]  # of a draughts board
 
@@ -119,7 +120,7 @@ WRITERS: dict[Callable[[np.ndarray, int, np.random.Generator], None], set[int]] 
 }
 
 
-@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("write", mostly_integration(WRITERS, 2))
 def test_memories_near_a_game_over_equal_ale(
     write: Callable[[np.ndarray, int, np.random.Generator], None],
 ) -> None:

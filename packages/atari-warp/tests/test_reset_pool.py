@@ -50,15 +50,13 @@ def play_by_console(batch: ConsoleBatch, steps: int) -> tuple[list[list[tuple[in
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("group_size", [256, 2])  # one group, and three
 @pytest.mark.parametrize(
-    ("game", "pool", "options"),
+    ("group_size", "game", "pool", "options"),
     [
-        ("breakout", 3, {"fire_reset": True, "max_episode_frames": 650}),
-        ("breakout", 1, {"episodic_life": True, "fire_reset": True, "max_episode_frames": 250, "stack_size": 2}),
-        ("breakout", 6, {"sticky_actions": 0.25, "noop_max": 0, "max_episode_frames": 300}),
-        ("qbert", 2, {"max_episode_frames": 500}),
-        ("tetris", 6, {"max_episode_frames": 400, "frame_skip": 3}),  # with frames that end early
+        (2, "breakout", 3, {"fire_reset": True, "max_episode_frames": 650}),  # three groups
+        (256, "breakout", 1, {"episodic_life": True, "fire_reset": True, "max_episode_frames": 250, "stack_size": 2}),
+        (2, "breakout", 6, {"sticky_actions": 0.25, "noop_max": 0, "max_episode_frames": 300}),
+        (256, "tetris", 6, {"max_episode_frames": 400, "frame_skip": 3}),  # with frames that end early
     ],
 )
 def test_each_console_plays_as_without_a_pool_but_for_other_environments(

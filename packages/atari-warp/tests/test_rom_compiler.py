@@ -11,13 +11,13 @@ from atari_warp.games import read_rom
 @pytest.mark.parametrize(
     ("game", "known"),
     [
-        pytest.param("pong", 1.0, id="all of its code"),
-        pytest.param("montezuma_revenge", 0.7, id="E0, partly interpreted"),
-        pytest.param("ms_pacman", 1.0, id="F8", marks=pytest.mark.slow),
-        pytest.param("solaris", 1.0, id="F6", marks=pytest.mark.slow),
-        pytest.param("elevator_action", 1.0, id="F8 with RAM", marks=pytest.mark.slow),
-        pytest.param("pitfall2", 1.0, id="DPC", marks=pytest.mark.slow),
-        pytest.param("robotank", 1.0, id="FE", marks=pytest.mark.slow),
+        pytest.param("pong", 1.0, id="all of its code", marks=pytest.mark.slow),
+        pytest.param("montezuma_revenge", 0.7, id="E0, partly interpreted", marks=pytest.mark.slow),
+        pytest.param("ms_pacman", 1.0, id="F8", marks=pytest.mark.integration),
+        pytest.param("solaris", 1.0, id="F6", marks=pytest.mark.integration),
+        pytest.param("elevator_action", 1.0, id="F8 with RAM", marks=pytest.mark.integration),
+        pytest.param("pitfall2", 1.0, id="DPC", marks=pytest.mark.integration),
+        pytest.param("robotank", 1.0, id="FE", marks=pytest.mark.integration),
     ],
 )
 def test_compiled_code_equals_the_interpreter(game: str, known: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,10 +55,10 @@ def program(draws: random.Random) -> bytes:
 @pytest.mark.parametrize("device", DEVICES)
 def test_starfields_equal_ale(device: str, tmp_path: Path) -> None:
     draws, rows = random.Random(1), list[int]()
-    for number in range(40):
+    for number in range(15):
         pair = Pair(program(draws), tmp_path, device)
         for _ in range(3):
             pair.frame()
             assert not pair.difference(), number
         rows.append(len({row.tobytes() for row in pair.screens()[0]}))
-    assert sorted(rows)[20] > 90  # half of the programs have many different rows, so they show stars
+    assert sorted(rows)[7] > 90  # half of the programs have many different rows, so they show stars

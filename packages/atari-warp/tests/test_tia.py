@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from devices import DEVICES
+from devices import DEVICES, mostly_integration
 from sweep import TOGETHER, Sweep, delay, describe
 
 MOTIONS = range(0, 256, 16)
@@ -160,7 +160,7 @@ SWEEPS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", SWEEPS)
+@pytest.mark.parametrize("name", mostly_integration(SWEEPS, 4))
 def test_a_write_at_each_cycle_of_a_line_equals_ale(name: str, device: str, tmp_path: Path) -> None:
     found = SWEEPS[name].differences(tmp_path, device)
     assert not found, describe(found)
