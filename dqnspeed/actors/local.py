@@ -94,7 +94,9 @@ class SerialActor:
         rows, episodes = self._groups[group].recv()
         first = group * len(rows.actions)
         self._buffer.storage.append(rows, first)
-        episodes = [replace(e, env=first + e.env, end_row=self._buffer.storage.rows(first + e.env)) for e in episodes]
+        episodes = [
+            replace(e, env=first + e.env, end_row=self._buffer.storage.rows_written(first + e.env)) for e in episodes
+        ]
         steps = int(rows.transition.sum())
         self._agent_steps += steps
         return Collected(steps, [*episodes], epsilon)
@@ -125,7 +127,10 @@ class AlternatingActor(SerialActor):
     def collect(self, limit: float, wait: bool) -> Collected:
         """Start a step of one group, and store the rows of the other."""
         first = (0, self._groups[0].num_envs)
-        rows, allowed = [self._buffer.storage.rows(env_index) for env_index in first], self._buffer.rows_allowed()
+        rows, allowed = (
+            [self._buffer.storage.rows_written(env_index) for env_index in first],
+            self._buffer.rows_allowed(),
+        )
         stepping = self._stepping
         if stepping is None:
             stepping = int(rows[0] > rows[1])

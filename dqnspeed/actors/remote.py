@@ -254,7 +254,7 @@ class RemoteActors:
             env_index, rows = message
             self._buffer.storage.append(rows, envs.start + env_index)
         elif isinstance(message, Episode):
-            end_row = message.end_row or self._buffer.storage.rows(message.env)
+            end_row = message.end_row or self._buffer.storage.rows_written(message.env)
             collected.episodes.append(replace(message, end_row=end_row))
         elif isinstance(message, Ready):
             handle.ready_at, self.how = self._now(), message.how

@@ -20,8 +20,8 @@ from dqnspeed.envs import AnyArray, EnvSpec, Episode, VectorEnv
 from dqnspeed.execution.arrays import copied, host
 from dqnspeed.execution.transfer import DeviceTimer, ToDevice
 from dqnspeed.exploration.cuda_graph import GraphedPolicy
-from dqnspeed.exploration.frame_stack import StackedPolicy
 from dqnspeed.exploration.policy import Acted, NetworkPolicy
+from dqnspeed.exploration.stacked_policy import StackedPolicy
 from dqnspeed.networks.base import Network
 
 

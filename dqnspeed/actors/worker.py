@@ -34,17 +34,17 @@ from dqnspeed.system.messages import FOREIGN
 from dqnspeed.system.signals import ENDING
 from dqnspeed.system.streams import tolerate_output_errors
 
-PAUSE_S = 0.0005  # between two looks at the learner's command
-NO_VERSION = -2  # version of a network without the learner's weights
+PAUSE_S = 0.0005  # between two reads of the learner's command
+NO_VERSION = -2  # version before the first weights of the learner arrive
 
 
 @dataclass(frozen=True)
 class WorkerArguments:
-    """Arguments of a worker, in whichever process it runs.
+    """Arguments of a worker in a local process or a Ray actor.
 
     Args:
         state: ``Paused.state`` to continue from.
-        segment: number of times the run was resumed.
+        segment: number that makes seeds differ after each resume or restart.
     """
 
     run: RunConfig
@@ -81,7 +81,7 @@ class ActorCommand(NamedTuple):
     """Command of the learner."""
 
     stop: bool
-    pause: int  # number of the pause, 0 while workers may act
+    pause: int  # number of the current pause, 0 while workers act
     may_step: bool
     total_steps: int  # agent steps of all actors
 
@@ -93,7 +93,7 @@ class Channel(Protocol):
         """Send a message to the learner."""
 
     def command(self) -> ActorCommand:
-        """Newest command; a call is a sign of life."""
+        """Newest command; a call also updates the heartbeat."""
 
     def wait(self) -> None:
         """Wait a moment, or until there is a new command."""
@@ -102,7 +102,7 @@ class Channel(Protocol):
         """Load newer weights into the worker's network."""
 
     def deliver(self, rows: Rows, episodes: list[Episode], seconds: Mapping[str, float]) -> None:
-        """Hand over a step and the episodes that it ended.
+        """Send a step and the episodes that ended with it.
 
         Args:
             seconds: seconds of acting and stepping since the start of the worker.
@@ -139,12 +139,12 @@ class Worker:
 
 
 def reason_of(error: BaseException) -> str:
-    """Text for the learner about what a worker raised."""
+    """Message for the learner: the text of a known error, else a traceback."""
     return str(error) if isinstance(error, (ActorError, ConfigError, CaptureError)) else traceback.format_exc()
 
 
 class SharedWeights:
-    """The learner's network in shared memory, with which workers act, too.
+    """The learner's network in shared memory; workers act with it directly.
 
     Pickled for another process, it refers to the same memory, as does a :class:`WeightSnapshot`.
     """
@@ -158,7 +158,7 @@ class SharedWeights:
         return self._network
 
     def refresh(self, network: Network) -> None:
-        """Load newer weights into the network of a worker: here they are the same."""
+        """Load newer weights into the worker's network; nothing to do for shared memory."""
 
 
 class WeightSnapshot:
@@ -209,13 +209,13 @@ class WeightSnapshot:
 
     @contextlib.contextmanager
     def _locked(self, how: int) -> Iterator[None]:
-        with self._lock.open("a") as lock:  # a lock belongs to the open file, and ends when that is closed
+        with self._lock.open("a") as lock:  # closing the file releases its lock
             fcntl.flock(lock, how)
             yield
 
 
 def all_weights(network: Network) -> dict[str, Tensor]:
-    """All parameters and buffers that a network computes with."""
+    """All parameters and buffers of a network, without ``version``."""
     return dict(network.state_dict(keep_vars=True))
 
 
@@ -239,7 +239,7 @@ class SharedState:
 
     def __init__(self, context: Any, num_actors: int):
         self.stop = context.Value("b", 0, lock=False)
-        self.pause = context.Value("q", 0, lock=False)  # number of the pause, 0 while workers may act
+        self.pause = context.Value("q", 0, lock=False)  # number of the current pause, 0 while workers act
         self.limit = context.Value("d", 0, lock=False)  # agent steps of all actors at which they must wait
         self._counters = context.RawArray("q", num_actors * COUNTERS.itemsize // 8)
 
@@ -265,7 +265,7 @@ class ProcessArguments(WorkerArguments):
 
 def run_worker(arguments: ProcessArguments, pipe: Any) -> None:
     """Run an actor process: act until stopped, and send what is raised to the learner."""
-    for ignored in (*ENDING, signal.SIGUSR2):  # the learner alone ends a run
+    for ignored in (*ENDING, signal.SIGUSR2):  # the learner handles signals and stops the actors
         signal.signal(ignored, signal.SIG_IGN)
     end_with_parent()
     may_have_children()
@@ -281,7 +281,7 @@ def run_worker(arguments: ProcessArguments, pipe: Any) -> None:
         network = arguments.weights.network(arguments.run, arguments.spec, arguments.device)
         Worker(arguments, network, arguments.device, PipeChannel(arguments, network, pipe)).act()
     except FOREIGN as error:
-        with contextlib.suppress(OSError):  # at the end of a run the learner has closed the pipe
+        with contextlib.suppress(OSError):  # the learner may already have closed the pipe
             pipe.send(Failed(reason_of(error)))
     finally:
         pipe.close()
@@ -327,7 +327,7 @@ class PipeChannel:
         else:
             rows = rows.on_host()
             for i in range(len(rows.actions)):
-                self._pipe.send((i, rows.one(i)))
+                self._pipe.send((i, rows.select(i)))
         self._counters["agent_steps"] += int(rows.transition.sum())
         self._counters["seconds"] = self._seconds_before + np.array([seconds["acting"], seconds["stepping"]])
         for episode in episodes:

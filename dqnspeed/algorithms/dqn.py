@@ -1,4 +1,4 @@
-"""Deep Q-learning (Mnih et al. 2015): the base of its variants, DQN itself, and the learner of all of them."""
+"""DQN (Mnih et al. 2015), the base class of its variants, and their common learner."""
 
 from __future__ import annotations
 
@@ -31,20 +31,21 @@ class TDLosses(NamedTuple):
     """Losses of B transitions, ``(B,) float32`` each."""
 
     losses: Tensor
-    errors: Tensor  # magnitudes of the TD errors: the priorities of a prioritized replay
-    values: Tensor  # of the actions taken, for the metrics
+    errors: Tensor  # absolute TD errors, the priorities of a prioritized replay buffer
+    values: Tensor  # Q(s, a), for the metrics
 
 
 @dataclass(frozen=True)
 class DeepQ(FromReplay):
-    """Base of deep Q-learning: moves a prediction for the action taken towards a target (Mnih et al. 2015, equation 2).
+    """Base class of DQN and its variants, which regress Q(s, a) onto a target (Mnih et al. 2015, equation 2).
 
-    A variant defines :meth:`targets`, and whatever else differs from DQN: :meth:`criterion`, or for a prediction that
-    is no number :meth:`network`, :meth:`predict` and :meth:`losses`. Each is computed with tensors on one device and,
-    under ``execution.compile``, compiled. ``network`` and ``target`` are the online and the target network.
+    A variant defines :meth:`targets`. It may define :meth:`criterion` for another loss, or :meth:`network`,
+    :meth:`predict` and :meth:`losses` for a prediction that is not a number, such as quantiles. All of them compute
+    with tensors on one device, and ``execution.compile`` may compile them. ``network`` and ``target`` are the online
+    and the target network.
     """
 
-    target_update_every: int = option("updates between copies into the target network", ge=1)
+    target_update_every: int = option("updates between copies of the network to the target network", ge=1)
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         return QNetwork(run, spec, typed(run.exploration, Exploration).linear)
@@ -53,19 +54,19 @@ class DeepQ(FromReplay):
         return DQNLearner(self, run, spec, device)
 
     def predict(self, network: Any, batch: Transitions) -> Any:
-        """Prediction for the actions taken; of DQN their values ``(B,)``."""
+        """Predictions for the actions taken; for DQN Q(s, a) ``(B,)``."""
         return network(batch.observations).gather(1, batch.actions[:, None])[:, 0]
 
     def targets(self, network: Any, target: Any, batch: Transitions) -> Tensor:
-        """Targets of the predictions ``(B, ...)``, through which no gradient flows."""
+        """Targets of the predictions ``(B, ...)``, without gradients."""
         raise NotImplementedError
 
     def losses(self, predicted: Any, targets: Tensor) -> TDLosses:
-        """Losses of a prediction; of DQN the :meth:`criterion` of the TD errors."""
+        """Losses of the predictions, by default their :meth:`criterion`."""
         return TDLosses(self.criterion(predicted, targets), (predicted - targets).abs(), predicted)
 
     def criterion(self, values: Tensor, targets: Tensor) -> Tensor:
-        """Loss ``(B,)`` of values ``(B,)`` whose targets are ``targets``."""
+        """Loss ``(B,)`` of each value ``(B,)``, by default the Huber loss."""
         return F.smooth_l1_loss(values, targets, reduction="none")
 
 
@@ -77,7 +78,7 @@ class DQN(DeepQ):
     compiles_gradients = True
 
     loss: str = option("loss on the TD error", choices=tuple(CRITERIA))
-    double: bool = option("double DQN: the online network chooses, the target network values")
+    double: bool = option("double DQN: the online network selects the next action, the target network evaluates it")
 
     def targets(self, network: Any, target: Any, batch: Transitions) -> Tensor:
         next_q: Tensor = target(batch.next_observations)
@@ -99,7 +100,7 @@ class DQNLoss(NamedTuple):
 
 
 class DQNLearner(GradientLearner):
-    """Algorithm 1 of Mnih et al. (2015), with the prediction, target and loss of ``algo``."""
+    """Algorithm 1 of Mnih et al. (2015); ``algo`` gives predictions, targets and losses."""
 
     METRICS = ("loss", "q_mean")
     target: TargetNetwork
@@ -110,11 +111,11 @@ class DQNLearner(GradientLearner):
         self.target = TargetNetwork(self.network, algo.target_update_every, run.execution.no_grad)
 
     def update(self, batch: Batch) -> None:
-        """Take a gradient step, tell a prioritized replay the TD errors, and sync the target network when it is due."""
+        """Take a gradient step, update priorities, and sync the target network when it is due."""
         loss: DQNLoss = self.backward(batch)
         self.optimizer_step(loss.loss, loss.q_mean)
-        if batch.reprioritize is not None:
-            batch.reprioritize(loss.errors)
+        if batch.update_priorities is not None:
+            batch.update_priorities(loss.errors)
         if self.target.is_due(self.updates):
             self.target.sync()
 
@@ -122,7 +123,7 @@ class DQNLearner(GradientLearner):
         return batch.arrays()
 
     def loss(self, weights: Tensor | None = None, **transitions: Tensor) -> DQNLoss:
-        """Mean loss of the transitions, with the importance-sampling ``weights`` ``(B,)`` of a prioritized replay."""
+        """Mean loss of the transitions, with importance-sampling ``weights`` ``(B,)`` if given."""
         batch = Transitions(**transitions)
         with precision(self.execution, self.device):
             predicted = self._algo.predict(self.network, batch)

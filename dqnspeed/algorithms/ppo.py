@@ -25,24 +25,24 @@ from dqnspeed.execution.precision import gradients_off, precision
 @register("algo", "ppo")
 @dataclass(frozen=True)
 class PPO(ActorCritic, FromRollouts):
-    epochs: int = option("times a rollout is learnt from", ge=1)  # type: ignore[misc]
+    epochs: int = option("passes over each rollout", ge=1)  # type: ignore[misc]
     gae_lambda: float = option("lambda of generalised advantage estimation", ge=0, le=1)
-    clip_range: float = option("how far the probability ratio may move", gt=0)
-    clip_vloss: bool = option("clip the value function as the policy is")
+    clip_range: float = option("clip range of the probability ratio", gt=0)
+    clip_vloss: bool = option("clip the value function by clip_range, too")
     normalize_advantage: bool = option("normalise the advantages of each batch")
     target_kl: float | None = option(
-        "divergence from the policy that acted, nats; a batch that shows 1.5 times as much is the rollout's last, and "
-        "is not learnt from; null: none is",
+        "early stopping: skip the rest of a rollout when the KL divergence from the behaviour policy exceeds 1.5 times "
+        "this, in nats; null: never",
         gt=0,
     )
     adaptive_kl_target: float | None = option(
-        "divergence from the policy that acted, nats, which the learning rate is steered by; null: it is not", gt=0
+        "KL divergence from the behaviour policy, in nats, that the learning rate adapts to; null: no adaptation", gt=0
     )
     adaptive_kl_target_final: float | None = option(
-        "the same at last, which it reaches in a straight line as the learning rate does", gt=0
+        "final value of adaptive_kl_target, reached linearly over optimizer.lr_decay_steps", gt=0
     )
     correction: str = option(
-        "vtrace: correct returns for actors that lag behind the learner (IMPALA)", choices=("none", "vtrace")
+        "vtrace: off-policy correction of returns for actors with old weights (IMPALA)", choices=("none", "vtrace")
     )
 
     @property
@@ -55,7 +55,7 @@ class PPO(ActorCritic, FromRollouts):
     def annealed(self) -> Iterator[tuple[str, float, float]]:
         yield from super().annealed()
         if self.adaptive_kl_target is not None and self.adaptive_kl_target_final is not None:
-            yield "target of the KL divergence", self.adaptive_kl_target, self.adaptive_kl_target_final
+            yield "KL target", self.adaptive_kl_target, self.adaptive_kl_target_final
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
@@ -84,7 +84,7 @@ class PPO(ActorCritic, FromRollouts):
 
 
 class PPOLoss(NamedTuple):
-    loss: Tensor  # () like the others
+    loss: Tensor  # all are scalars
     policy_loss: Tensor
     value_loss: Tensor
     entropy: Tensor
@@ -104,7 +104,7 @@ class PPOLearner(ActorCriticLearner):
 
     def __init__(self, algo: PPO, run: RunConfig, spec: EnvSpec, device: torch.device):
         super().__init__(algo, run, spec, device)
-        self._stopped_rollout = -1  # the last one that was stopped early
+        self._stopped_rollout = -1  # number of the last rollout that was stopped early
         if algo.adaptive_kl_target is not None and algo.adaptive_kl_target_final is not None:
             self._adaptive_kl = AdaptiveKL(
                 algo.adaptive_kl_target, algo.adaptive_kl_target_final, run.decay_updates,
@@ -112,7 +112,7 @@ class PPOLearner(ActorCriticLearner):
             )  # fmt: skip
 
     def update(self, batch: RolloutBatch) -> None:
-        """Take a gradient step on the clipped objective, unless the policy is too far from the one that acted."""
+        """Take a gradient step on the clipped objective, unless ``target_kl`` is exceeded."""
         if batch.rollout == self._stopped_rollout:
             return
         loss: PPOLoss = self.backward(batch)
@@ -170,7 +170,7 @@ class PPOLearner(ActorCriticLearner):
         return PPOLoss(loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction)
 
     def evaluate_actions(self, observations: Tensor, actions: Tensor) -> Tensor:
-        """Values of observations and log-probabilities of actions by the present network, ``(2, K) float32``."""
+        """Values of observations and log-probabilities of actions under the current network, ``(2, K) float32``."""
         batch = self.optimization.to_device({"observations": observations, "actions": actions})
         with gradients_off(self.execution), precision(self.execution, self.device):
             logits, values = self.network.policy_and_value(batch["observations"])

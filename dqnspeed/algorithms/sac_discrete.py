@@ -159,8 +159,8 @@ class SACDiscreteLearner(GradientLearner):
         """Step critics, policy and temperature, report the TD errors, and sync the target network if it is due."""
         loss: SACLoss = self.backward(batch)
         self.optimizer_step(*loss[:-1])
-        if batch.reprioritize is not None:
-            batch.reprioritize(loss.errors)
+        if batch.update_priorities is not None:
+            batch.update_priorities(loss.errors)
         if self.target.is_due(self.updates):
             self.target.sync()
 

@@ -33,7 +33,7 @@ from dqnspeed.training.loop import loop
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.run import Run, prepare_process
 from dqnspeed.training.summary import close
-from dqnspeed.training.updates import make_updates
+from dqnspeed.training.updater import make_updater
 
 WARM_UP_UPDATES = 4  # of a training, before its first event
 STORED = 20_000  # transitions in the replay of parts
@@ -173,13 +173,13 @@ def update(workload: Workload, counter: Counter) -> None:
         learner.on_training_start(buffer.storage.recent_frames(run.model.background_frames))
         learner.warm_up(batch)
         learner.attach(buffer)
-        updates = make_updates(run, learner, buffer, Timer(("sampling", "updating")))
+        updater = make_updater(run, learner, buffer, Timer(("sampling", "updating")))
         each = 1 if device.type == "cpu" else 64
         for count in itertools.count(each, each):
             if device.type == "cpu":
                 learner.update(batch)
             else:
-                updates.do(each)
+                updater.run(each)
                 learner.stats()  # waits for the device
             counter.event({UPDATES: count})
 

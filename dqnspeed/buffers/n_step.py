@@ -34,7 +34,7 @@ class Batch:
     discounts: Tensor  # (B,) float32
     versions: Tensor | None = None  # (B,) int64, updates done to the weights that acted; None in a replay
     weights: Tensor | None = None  # (B,) float32, of each transition in the loss; None: all 1
-    reprioritize: Callable[[Tensor], None] | None = None  # takes the absolute TD errors or losses (B,) float32
+    update_priorities: Callable[[Tensor], None] | None = None  # takes the absolute TD errors or losses (B,) float32
 
     def arrays(self) -> dict[str, Tensor]:
         """Tensors for a loss, by name; ``weights`` only if there are any."""

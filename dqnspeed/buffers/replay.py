@@ -69,7 +69,7 @@ class ReplayBuffer:
         if weighted is not None:
             index, weights = weighted
             batch.weights = self.storage.arrays.tensor(weights)
-            batch.reprioritize = partial(self._reprioritize, index, int(self.storage.received.sum()))
+            batch.update_priorities = partial(self._update_priorities, index, int(self.storage.received.sum()))
         return batch
 
     def drawn(self) -> None:
@@ -105,7 +105,7 @@ class ReplayBuffer:
         tensors = self._transitions.tensors(env, row)
         return tensors, None if weights is None else (self.storage.index(env, row), weights)
 
-    def _reprioritize(self, index: Array, received: int, errors: Tensor) -> None:
+    def _update_priorities(self, index: Array, received: int, errors: Tensor) -> None:
         """Pass on the ``errors`` of a batch, unless rows came in since, which may stand in its rows' places."""
         if received == int(self.storage.received.sum()):
             self.sampler.update_priorities(index, errors)

@@ -1,4 +1,4 @@
-"""Rows of experience in a ring for each environment; each frame is stored once."""
+"""Ring buffers of transitions, one per environment; each frame is stored once."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ import numpy as np
 from dqnspeed.buffers.storage import HostStorage, Layout, SharedStorage
 from dqnspeed.execution.arrays import Array, host
 
-LOCK_TIMEOUT_S = 0.05  # a cursor is locked for much less, unless its writer was killed meanwhile
-MAX_AGE = 255  # frames before a frame in its episode, or more
+LOCK_TIMEOUT_S = 0.05  # a writer locks a cursor for microseconds, unless it is killed
+MAX_AGE = 255  # ages saturate here; larger than any frame stack
 
-# Columns about the policy that acted, for on-policy learners.
+# Columns of the behaviour policy, for on-policy algorithms.
 POLICY_COLUMNS: dict[str, np.dtype] = {
-    "log_probs": np.dtype(np.float32),  # of the action taken
-    "values": np.dtype(np.float32),  # of the state: the critic's, or the largest action value
-    "versions": np.dtype(np.int64),  # updates done to the weights that acted
+    "log_probs": np.dtype(np.float32),  # log-probability of the action
+    "values": np.dtype(np.float32),  # value of the state by the critic, or the largest Q-value
+    "versions": np.dtype(np.int64),  # update count of the weights that chose the action
 }
 
 
 @dataclass(slots=True)
 class Rows:
-    """One step of N environments: the frames, and the results of the actions chosen on them.
+    """One step of N environments: frames, actions and their results.
 
     Each column is a NumPy array or a tensor. Frames on the device of a buffer are stored without a way through the
     host. Other columns are kept on the host: a tensor on a CPU shares its memory, a tensor on a GPU is copied, which
     waits for the GPU.
     """
 
-    frames: Array  # (N, C, ...) acted on
+    frames: Array  # (N, C, ...) newest frames, before the action
     actions: Array  # (N,) int
     rewards: Array  # (N,) float32
     terminated: Array  # (N,) bool
     truncated: Array  # (N,) bool
     first: Array  # (N,) bool, the frame starts an episode
-    transition: Array  # (N,) bool, False for an episode's last frame, whose action was ignored
+    transition: Array  # (N,) bool; False for the final frame of an episode
     acting: Mapping[str, Array] = field(default_factory=dict)  # (N,) each, of POLICY_COLUMNS
 
-    def one(self, i: int) -> Rows:
-        """Row of environment ``i`` alone."""
+    def select(self, i: int) -> Rows:
+        """Row of environment ``i`` only."""
         return self.map(lambda column: column[i : i + 1])
 
     def on_host(self) -> Rows:
@@ -77,7 +77,7 @@ def ring_layout(
         "rewards": ((num_envs, num_rows), np.dtype(np.float32)),
         "terminated": ((num_envs, num_rows), np.dtype(bool)),
         "truncated": ((num_envs, num_rows), np.dtype(bool)),
-        "age": ((num_envs, num_rows), np.dtype(np.uint8)),  # frames before this one in its episode, up to MAX_AGE
+        "age": ((num_envs, num_rows), np.dtype(np.uint8)),  # frames since the start of the episode, up to MAX_AGE
         "transition": ((num_envs, num_rows), np.dtype(bool)),
     }
     if acting:
@@ -86,7 +86,7 @@ def ring_layout(
 
 
 class RingBuffer:
-    """Ring of rows for each environment, in the arrays of a host storage.
+    """One ring of rows per environment, over the arrays of a host storage.
 
     Rows of an environment are numbered from 0. The final frame of an episode has a row of its own, so that a truncated
     episode bootstraps from its last observation.
@@ -109,7 +109,7 @@ class RingBuffer:
         self.num_envs: int = len(arrays["actions"])
         self.num_rows: int = arrays["actions"].shape[1]
         self._locks = host.locks
-        self._known = np.array(self.written)  # cursors when they were last read
+        self._known = np.array(self.written)  # cursors at the last read
 
     def append(self, rows: Rows, env_index: int = 0) -> None:
         """Write one step of the environments ``env_index .. env_index + N - 1``, which share a cursor."""
@@ -125,8 +125,8 @@ class RingBuffer:
         with self._lock_of(env_index):
             self.written[envs] += 1
 
-    def rows(self, env_index: int) -> int:
-        """Number of rows written to an environment, overwritten rows included."""
+    def rows_written(self, env_index: int) -> int:
+        """Number of rows ever written for an environment."""
         return int(self.cursors()[env_index])
 
     def cursors(self) -> np.ndarray:
@@ -181,7 +181,7 @@ class RingBuffer:
 def row_ranges(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Environment and number of each of the rows ``begin[env] .. end[env] - 1`` of all environments."""
     counts = np.maximum(end - begin, 0)
-    if len(counts) and (counts == counts[0]).all():  # usual, and faster
+    if len(counts) and (counts == counts[0]).all():  # the common case, vectorized
         return np.arange(len(counts)).repeat(counts[0]), (begin[:, None] + np.arange(counts[0])).reshape(-1)
     env = np.repeat(np.arange(len(counts)), counts)
     return env, np.arange(len(env)) + (begin - counts.cumsum() + counts)[env]

@@ -299,7 +299,7 @@ class RunConfig:
         return self.algo.replays
 
     @property
-    def keeps_memory(self) -> bool:
+    def saves_buffer(self) -> bool:
         """Whether checkpoints hold the buffer; a replay buffer only with ``checkpoint.replay``."""
         return self.checkpoint.replay or not self.has_replay
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import base_of
 from dqnspeed.config.schema import ModelConfig, RunConfig
-from dqnspeed.networks.background import Preprocess
+from dqnspeed.networks.preprocess import Preprocess
 
 
 class Network(nn.Module):

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
-from dqnspeed.networks.background import Preprocess
 from dqnspeed.networks.base import Model, Network, full_precision
+from dqnspeed.networks.preprocess import Preprocess
 
 Linear = Callable[[int, int], nn.Module]  # makes a fully connected layer from its numbers of inputs and outputs
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dqnspeed.networks.background import Preprocess
 from dqnspeed.networks.base import Network
+from dqnspeed.networks.preprocess import Preprocess
 
 
 class Table(Network):

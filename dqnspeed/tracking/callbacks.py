@@ -1,4 +1,4 @@
-"""Callbacks: the events of a training, for trackers, plugins and Python scripts."""
+"""Training callbacks, for trackers, plugins and Python scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class TrainingState(Protocol):
-    """State of a training, as callbacks see it.
+    """Read-only view of a run, for callbacks.
 
     Attributes:
         config: checked configuration; ``options``: the same configuration as plain data.
@@ -49,7 +49,7 @@ class TrainingState(Protocol):
 
     @property
     def seconds(self) -> float:
-        """Seconds of training so far, without evaluations."""
+        """Seconds of training so far, excluding evaluations."""
 
     @property
     def return_mean(self) -> float | None:
@@ -60,10 +60,11 @@ class TrainingState(Protocol):
 
 
 class Callback:
-    """Base class of callbacks, whose methods do nothing.
+    """Base class of callbacks; by default its methods do nothing.
 
-    Methods run in the learner's process, between two steps of the training loop. An exception ends the run with the
-    name of the callback, after a final checkpoint. A callback that raised is not called again.
+    Methods run in the learner's process, between two steps of the training loop. An exception ends the run with an
+    error that names the callback, after a final checkpoint if training had started. A callback that raised is not
+    called again.
 
     Attributes:
         optional: an exception is only a warning, and the training continues without the callback.
@@ -72,23 +73,24 @@ class Callback:
     optional: ClassVar[bool] = False
 
     def on_training_start(self, training: TrainingState) -> None:
-        """Called once, before the first step of the environments."""
+        """Called once, before the buffer and the actors are made."""
 
     def on_update(self, training: TrainingState) -> None:
-        """Called after every round of updates."""
+        """Called after updates; one pass of the training loop may do several."""
 
     def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
         """Called every ``tracking.report_every_s`` seconds.
 
         Args:
-            metrics: metrics of the time since the last report by name; NaN where there is no value.
+            metrics: metrics by name, NaN where there is no value. Means are over the time since the last report;
+                ``time/*`` and counts are totals.
         """
 
     def on_episode_end(self, training: TrainingState, number: int, episode: Episode, video: str = "") -> None:
-        """Called when a whole game has ended.
+        """Called when an episode ends; a lost life does not end it.
 
         Args:
-            number: number of the game in the run, from 1.
+            number: number of the episode in the run, from 1.
             video: path of its video within the run's folder, empty if there is none.
         """
 
@@ -107,7 +109,7 @@ class CallbackError(Exception):
 
 
 class Callbacks:
-    """Several callbacks, called in order. A callback that raises is not called again.
+    """Calls several callbacks in order; a callback that raises is not called again.
 
     Attributes:
         error: first error of a callback that is not optional.

@@ -1,6 +1,6 @@
-"""The training loop: collect, learn, evaluate, save and report.
+"""The training loop: learn, collect, evaluate, save and report.
 
-The loop knows its parts by their interfaces alone, and no algorithm, backend or kind of actor by name.
+The loop depends on interfaces only: no algorithm, backend or kind of actor has a special case here.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ def train(request: RunRequest) -> dict[str, Any]:
         The summary, with the ``signal`` that was received, if any.
 
     Raises:
-        ConfigError: the folder holds another run; or the run to be resumed is still running, or left no checkpoint.
+        ConfigError: the folder holds another run, the run to be resumed is still running or left no checkpoint, or its
+            checkpoint does not match the network.
         ActorError: an actor process died, hung or raised.
-        NotFiniteError: a loss or a Q-value was not finite.
+        NotFiniteError: a metric of an update or a weight was NaN or infinite.
         CaptureError: a CUDA graph that was asked for cannot be captured.
-        CallbackError: a callback raised. In all cases but the first the summary has been written.
+        CallbackError: a callback raised.
+
+    Unless ConfigError is raised, the summary is written before the exception propagates.
     """
     config, folder = request.config, request.folder
     prepare_process(config)
@@ -45,7 +48,7 @@ def train(request: RunRequest) -> dict[str, Any]:
         try:
             run.start_parts()
             with contextlib.suppress(OSError):
-                (folder / SUMMARY).unlink(missing_ok=True)  # written before the run was resumed
+                (folder / SUMMARY).unlink(missing_ok=True)  # outdated once the run is resumed
             try:
                 loop(run)
             except NoActorsError:
@@ -59,15 +62,15 @@ def train(request: RunRequest) -> dict[str, Any]:
             summary = close(run, error)
         run.callbacks.check()
     if signals.received is not None:
-        summary["signal"] = signals.received.name  # may have come after the end of the run
+        summary["signal"] = signals.received.name  # a signal may arrive after the end of the run
     return summary
 
 
 def loop(run: Run) -> None:
-    """Train until the run is solved or meets a limit."""
+    """Train until :class:`StopRule` ends the run."""
     run.add(run.actors.start())
     run.progress.start()
-    if run.evaluator.is_due(run.agent_steps):  # a signal cut this evaluation short before a resume
+    if run.evaluator.is_due(run.agent_steps):  # a signal interrupted this evaluation before the resume
         run.evaluate()
     while not run.is_over():
         run.actors.send()
@@ -79,7 +82,7 @@ def loop(run: Run) -> None:
             run.save_periodic()
         elif run.progress.report_is_due():
             run.report()
-    run.pause()
+    run.pause_and_report()
     with run.progress.clock.stopped():
         run.save_final()
         run.videos.finish()

@@ -1,4 +1,4 @@
-"""A run: its parts, made in order or restored from a checkpoint, and what the training loop does with them."""
+"""One training run: makes or restores its parts, and defines the steps of the training loop."""
 
 from __future__ import annotations
 
@@ -32,30 +32,31 @@ from dqnspeed.training.checkpoint import Checkpoints
 from dqnspeed.training.evaluation import Evaluator, evaluation_metrics
 from dqnspeed.training.progress import Progress
 from dqnspeed.training.request import RunRequest
-from dqnspeed.training.schedule import LearningStart, StopRule, UpdateSchedule, make_schedule
+from dqnspeed.training.schedule import LearningStart, UpdateSchedule, make_schedule
 from dqnspeed.training.state_file import State
-from dqnspeed.training.updates import Updates, make_updates
+from dqnspeed.training.stop_rule import StopRule
+from dqnspeed.training.updater import Updater, make_updater
 
 log = logging.getLogger(__name__)
 
-NAME_LENGTH = 120  # longest label in the name for tracking services
-MIN_EPISODES = 10  # training episodes before a provisional best checkpoint
+NAME_LENGTH = 120  # longest label in the run names of W&B and TensorBoard
+MIN_EPISODES = 10  # training episodes before the first provisional best checkpoint
 
 
 class Run:
     """One training run.
 
-    The constructor makes what learns, measures and records; :meth:`start_parts` adds the buffer and the actors, and
-    calls the callbacks. Everything is closed by ``resources``.
+    The constructor makes the learner, the evaluator and the checkpoints, and restores their state. :meth:`start_parts`
+    adds the callbacks, the buffer and the actors. All parts are closed by ``resources``.
 
     Args:
-        state: checkpoint to resume from; empty if the run starts again from its first step; ``None`` for a new run.
+        state: checkpoint to resume from; ``{}`` for a run without one, ``None`` for a new run.
     """
 
     buffer: Buffer
     actors: Actors
     schedule: UpdateSchedule
-    update: Updates
+    updater: Updater
 
     def __init__(self, request: RunRequest, state: State | None, signals: StopSignals, resources: contextlib.ExitStack):
         config, spec = request.config, request.spec
@@ -79,9 +80,9 @@ class Run:
             self._load(state)
         self.resumed_at = None if state is None else self.agent_steps
         self.callbacks = Callbacks(self._make_callbacks())
-        self._evaluated: Mapping[str, float] = {}  # metrics of an evaluation that is not yet reported
+        self._evaluated: Mapping[str, float] = {}  # metrics of an evaluation, for the next report
 
-    # State, as callbacks see it
+    # The interface TrainingState, for callbacks
 
     @property
     def network(self) -> Network:
@@ -109,9 +110,9 @@ class Run:
     # Parts
 
     def start_parts(self) -> None:
-        """Make or restore the buffer and the actors, and start the callbacks."""
+        """Start the callbacks, make or restore the buffer and the actors, and warm up the learner."""
         config, spec, state, progress = self.config, self.request.spec, self._state, self.progress
-        self._state = None  # may take half of the machine's memory
+        self._state = None  # a saved buffer may take half of the machine's memory
         if state is not None:
             self._shorten_files(state)
         self.callbacks.on_training_start(self)
@@ -132,9 +133,9 @@ class Run:
         if state:
             seeding.load_state_dict(state["random"])
         self.schedule = make_schedule(config, self.buffer, self.learning_start, self.agent_steps)
-        self.update = make_updates(config, self.learner, self.buffer, progress.timer)
+        self.updater = make_updater(config, self.learner, self.buffer, progress.timer)
         progress.replay_device = str(self.buffer.storage.device)
-        progress.acting, progress.execution = self.actors.how, self.update.how
+        progress.acting, progress.execution = self.actors.how, self.updater.how
         progress.warn_busy(self.threads.warning())
 
     def _load(self, state: State) -> None:
@@ -142,7 +143,7 @@ class Run:
             self.learner.load_state_dict(state["learner"])
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"resume={self.folder}: its checkpoint is of another network; has the environment or a plugin changed?"
+                f"resume={self.folder}: its checkpoint is of another network. Did the environment or a plugin change?"
             ) from error
         self.progress.load_state_dict(state["progress"], self.learner.updates)
         self.evaluator.load_state_dict(state["evaluation"])
@@ -157,23 +158,23 @@ class Run:
         steps = self.config.algo.learning_starts
         self.learning_start = LearningStart(self.agent_steps + steps, self.updates)
         log.info(
-            "the replay was not saved (checkpoint.replay=false): it is filled anew for %s agent steps before learning "
-            "continues", f"{steps:,}",
+            "the checkpoint has no replay buffer (checkpoint.replay=false): learning continues after %s agent "
+            "steps", f"{steps:,}",
         )  # fmt: skip
 
     def _make_callbacks(self) -> list[Callback]:
-        # The terminal comes first, since the end of other trackers may take long and be interrupted.
+        # The terminal comes first: other trackers may take long to finish, or be interrupted.
         progress = make_progress(self.config, self.label)
         return [progress, MetricsFile(), EpisodesFile(), *make_trackers(self.config.tracking), *self.request.callbacks]
 
     def _shorten_files(self, state: State) -> None:
-        """Remove what a killed run recorded after its checkpoint, and count the time that was lost."""
+        """Remove the records that a killed run made after its checkpoint, and add the lost time to the clock."""
         sizes: Mapping[str, int] = state["files"] if state else {}
         clocks = dict[str, float]()
         size = sizes.get(METRICS, 0)
         logged, evaluated = time_logged(self.folder, size), time_logged(self.folder, size, EVALUATING) or 0.0
         if not state:
-            self.progress.lost_s = logged or 0.0  # a run that starts again has its whole time
+            self.progress.lost_s = logged or 0.0  # after a restart all recorded time is lost
         elif self.progress.count_lost(logged, evaluated, self.updates):
             clocks = {"time": self.seconds, EVALUATING: self.progress.eval_clock.now()}
         shorten(self.folder, sizes, clocks)
@@ -181,11 +182,11 @@ class Run:
     # Steps of the loop
 
     def is_over(self) -> bool:
-        """Whether the run is solved, has met a limit, or a callback raised."""
-        return self.callbacks.error is not None or self.stop.holds(self.progress, self.evaluator.mean)
+        """Whether training must stop."""
+        return self.callbacks.error is not None or self.stop.is_met(self.progress, self.evaluator.mean)
 
     def step_limit(self) -> float:
-        """Agent steps at which the actors must wait for the learner."""
+        """Total agent steps at which the actors must wait for the learner."""
         return min(self.schedule.limit(self.updates), self.stop.max_steps)
 
     def learn(self) -> int:
@@ -196,26 +197,30 @@ class Run:
                 learner.on_training_start(self.buffer.storage.recent_frames(self.config.model.background_frames))
             self.buffer.discard_pending()
         due = self.schedule.due(progress.agent_steps, learner.updates)
-        self.update.do(due)
+        self.updater.run(due)
         if due:
-            progress.learnt(learner.updates, self.update.samples)
+            progress.learnt(learner.updates, self.updater.samples)
             self.callbacks.call("on_update", self)
         return due
 
     def add(self, collected: Collected) -> None:
-        """Count new experience, and record the episodes that ended."""
+        """Count new steps, and give finished episodes to the callbacks."""
         self.progress.add(collected)
         for number, episode in self.progress.new_episodes(collected):
             video = self.videos.record(number, episode, self.buffer)
             self.callbacks.call("on_episode_end", self, number, episode, video)
 
-    def pause(self) -> None:
-        """Pause the actors and report; a loss that is not finite raises here, before anything is saved."""
+    def pause_and_report(self) -> None:
+        """Pause the actors and report.
+
+        Raises:
+            NotFiniteError: before weights that are not finite are saved.
+        """
         self.add(self.actors.pause())
         self.report()
 
     def evaluate(self) -> None:
-        """Play an evaluation, while the training clock and the actors stand still."""
+        """Evaluate while the training clock and the actors are paused."""
         progress, evaluator = self.progress, self.evaluator
         self.add(self.actors.pause())
         with progress.evaluating():
@@ -228,7 +233,7 @@ class Run:
                 self._save_if_best(evaluator.mean)
 
     def report(self) -> None:
-        """Send metrics to the callbacks; metrics of an evaluation once."""
+        """Send metrics to the callbacks; metrics of an evaluation are sent once."""
         progress, returns = self.progress, self.progress.returns
         progress.warn_busy(self.threads.adapt())
         callbacks = {"callbacks": sum(self.callbacks.seconds.values())}
@@ -248,8 +253,11 @@ class Run:
     # Checkpoints
 
     def snapshot(self) -> State:
-        """Everything that the run needs to resume; the actors must be paused."""
-        self.videos.finish()  # the files name them
+        """Contents of a checkpoint; the actors must be paused.
+
+        Rollouts and queues are always saved, a replay buffer only with ``checkpoint.replay=true``.
+        """
+        self.videos.finish()  # episodes.csv names the finished videos
         return {
             "config": self.options,
             "learner": self.learner.state_dict(),
@@ -257,22 +265,22 @@ class Run:
             "evaluation": self.evaluator.state_dict(),
             "checkpoints": self.checkpoints.state_dict(),
             "learning_start": {"steps": self.learning_start.steps, "updates": self.learning_start.updates},
-            "replay": self.buffer.state_dict() if self.config.keeps_memory else None,
+            "replay": self.buffer.state_dict() if self.config.saves_buffer else None,
             "actors": self.actors.state_dict(),
             "random": seeding.state_dict(),
             "files": file_sizes(self.folder),
         }
 
     def save_periodic(self) -> None:
-        """Save a checkpoint that the run can be resumed from, while the actors wait."""
-        self.pause()
+        """Save a checkpoint while the actors are paused."""
+        self.pause_and_report()
         path = self.checkpoints.save_periodic(self.snapshot(), self.agent_steps)
         self.actors.resume()
         if path is not None:
             self.callbacks.call("on_checkpoint", self, path)
 
     def save_final(self) -> None:
-        """Save the checkpoint of the end; the actors must be paused, or none left."""
+        """Save the final checkpoint; the actors must be paused or lost."""
         if self.config.checkpoint.final and (path := self.checkpoints.save_final(self.snapshot())):
             self.callbacks.call("on_checkpoint", self, path)
 
@@ -281,7 +289,7 @@ class Run:
         if mean is None or not self.checkpoints.is_best(mean, provisional):
             return
         weights = self.network.state_dict()
-        # The learner's last check for finite weights may be some updates old.
+        # The learner last checked its weights some updates ago.
         if all(w.isfinite().all() for w in weights.values()):
             facts = {"agent_steps": self.agent_steps, "return_mean": mean}
             state = {"learner": {"network": weights}, "progress": facts, "config": self.options}
@@ -290,7 +298,7 @@ class Run:
 
 
 def prepare_process(config: RunConfig) -> None:
-    """Reset peak memory, seed everything, and set torch's threads."""
+    """Set what belongs to the process: seeds, threads, precision, memory statistics and malloc."""
     machine.reset_peak_rss()
     machine.reset_peak_gpu()
     seeding.seed_everything(config.seed)
@@ -298,4 +306,4 @@ def prepare_process(config: RunConfig) -> None:
     set_precision(config.execution)
     keep_memory(config.execution)
     if config.execution.compile:
-        torch.compiler.reset()  # after some runs in one process, its limit of versions of a function would be reached
+        torch.compiler.reset()  # else several runs in one process reach torch's recompile limit

@@ -1,4 +1,4 @@
-"""When to update and when to stop."""
+"""When updates are due, and how far actors may run ahead."""
 
 from __future__ import annotations
 
@@ -9,32 +9,30 @@ from typing import cast
 from dqnspeed.algorithms import algorithm_of
 from dqnspeed.buffers import Buffer
 from dqnspeed.buffers.ordered import OrderedBuffer
-from dqnspeed.config.schema import RunConfig, StopConfig, typed
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.exploration.base import Exploration
-from dqnspeed.system.signals import StopSignals
-from dqnspeed.training.progress import Progress
 
 
 @dataclass(frozen=True)
 class LearningStart:
-    """Agent steps and updates at which learning starts, or starts again after a resume."""
+    """Counts of agent steps and updates at which learning starts, or restarts after a resume."""
 
     steps: int
     updates: int
 
 
 class RatioSchedule:
-    """One update per ``steps_per_update`` agent steps from ``start`` on.
+    """One update per ``steps_per_update`` agent steps; the first one at ``start``.
 
     Args:
-        lookahead: agent steps that the actors may be ahead of the learner.
+        lookahead: agent steps that the actors may run ahead of the learner.
     """
 
     def __init__(self, steps_per_update: float, start: LearningStart, lookahead: float = 0):
         self._steps_per_update, self._start, self._lookahead = steps_per_update, start, lookahead
 
     def due(self, agent_steps: int, updates: int) -> int:
-        """Updates to do now, given the agent steps collected and the updates done."""
+        """Number of updates that are due now."""
         collected = agent_steps - self._start.steps
         if collected < 0:
             return 0
@@ -42,12 +40,12 @@ class RatioSchedule:
         return max(due, 0)
 
     def limit(self, updates: int) -> float:
-        """Agent steps that the actors may have collected after ``updates`` updates."""
+        """Maximum total of agent steps after ``updates`` updates."""
         return self._start.steps + self._lookahead + (updates - self._start.updates) * self._steps_per_update
 
 
 class FreeSchedule:
-    """Updates as fast as possible from ``start`` on."""
+    """One update in each pass of the training loop from ``start`` on; actors never wait."""
 
     def __init__(self, start: LearningStart):
         self._start = start
@@ -60,7 +58,7 @@ class FreeSchedule:
 
 
 class BufferSchedule:
-    """One update for every batch in the buffer; the actors are ahead by at most ``buffer.capacity`` steps.
+    """One update per batch in the buffer; at most ``buffer.capacity`` steps may wait there.
 
     Args:
         agent_steps: agent steps so far, including steps that wait in the buffer.
@@ -81,7 +79,7 @@ UpdateSchedule = RatioSchedule | FreeSchedule | BufferSchedule
 
 
 def make_schedule(run: RunConfig, buffer: Buffer, start: LearningStart, agent_steps: int = 0) -> UpdateSchedule:
-    """Make the update schedule of a run, or of the rest of a run that is resumed after ``agent_steps``."""
+    """Make the update schedule of a run that was resumed after ``agent_steps``, or is new."""
     if not run.has_replay:
         return BufferSchedule(cast("OrderedBuffer", buffer), run.algo.batch_size, agent_steps)
     if run.samples_per_step is None:
@@ -93,13 +91,13 @@ def make_schedule(run: RunConfig, buffer: Buffer, start: LearningStart, agent_st
 
 
 def schedule_sentence(run: RunConfig) -> str:
-    """Sentence for the terminal: how often a run updates, and what is annealed over how long."""
+    """Sentence for the terminal: how often updates happen, and which values are annealed."""
     per_step, parts = run.updates_per_step, list[str]()
     if per_step is None:
-        parts.append(f"updates of {run.algo.batch_size} as fast as they go")
+        parts.append(f"updates of {run.algo.batch_size} samples without a limit")
     else:
         every = "agent step" if per_step == 1 else f"{1 / per_step:g} agent steps"
-        parts.append(f"an update of {run.algo.batch_size} for every {every}")
+        parts.append(f"an update of {run.algo.batch_size} samples per {every}")
     algorithm, optimizer = algorithm_of(run), run.optimizer
     if "optimizer" in algorithm.uses:
         over = f" over {run.decay_updates:,.0f} updates ({optimizer.lr_decay_steps:,} agent steps)"
@@ -108,50 +106,3 @@ def schedule_sentence(run: RunConfig) -> str:
     if "exploration" in algorithm.uses:
         parts.append(typed(run.exploration, Exploration).sentence())
     return f"Schedule: {'; '.join(parts)}."
-
-
-class StopRule:
-    """Conditions that end a run: solved, out of steps, out of time, a callback or a signal."""
-
-    def __init__(self, stop: StopConfig, signals: StopSignals):
-        self._bound = math.inf if stop.reward_bound is None else stop.reward_bound
-        self.max_steps = math.inf if stop.max_steps is None else stop.max_steps
-        self._max_seconds = math.inf if stop.max_minutes is None else stop.max_minutes * 60
-        self._on, self._signals = stop.on, signals
-        self._asked: str | None = None
-        self.reason: str | None = None
-
-    def end(self, reason: str) -> None:
-        """End the run for a ``reason`` of a callback."""
-        self._asked = reason
-
-    def cuts_short(self, progress: Progress) -> bool:
-        """Whether an evaluation must be given up: after a signal, or when the time is over."""
-        return self._signals.received is not None or self._out_of_time(progress)
-
-    def _out_of_time(self, progress: Progress) -> bool:
-        return progress.wall_time_s >= self._max_seconds
-
-    def holds(self, progress: Progress, eval_mean: float | None = None) -> bool:
-        """Whether the run is over; ``reason`` is set to the condition.
-
-        Args:
-            eval_mean: mean return of the last evaluation, used instead of the training mean if ``stop.on=eval``.
-        """
-        if self._signals.received is not None:
-            self.reason = self._signals.received.name
-        elif self._solved(progress, eval_mean):
-            self.reason = "reward_bound"
-            progress.solved()
-        elif progress.agent_steps >= self.max_steps:
-            self.reason = "max_steps"
-        elif self._out_of_time(progress):
-            self.reason = "max_minutes"
-        elif self._asked is not None:
-            self.reason = self._asked
-        return self.reason is not None
-
-    def _solved(self, progress: Progress, eval_mean: float | None) -> bool:
-        if self._on == "eval":
-            return eval_mean is not None and self._bound <= eval_mean < math.inf
-        return progress.returns.full and self._bound <= progress.returns.mean < math.inf

@@ -54,7 +54,7 @@ class Started:
 
     def rows(self) -> np.ndarray:
         """Rows of each environment."""
-        return np.array([self.buffer.storage.rows(env_index) for env_index in range(self.run.total_envs)])
+        return np.array([self.buffer.storage.rows_written(env_index) for env_index in range(self.run.total_envs)])
 
     def column(self, name: str) -> np.ndarray:
         """A column of the buffer, ``(num_envs, num_rows)``."""
@@ -94,8 +94,8 @@ def assert_contract(started: Started) -> None:
     while started.rows().min() < 40 or len({game.env for game in started.episodes}) < total_envs:
         started.collect(started.agent_steps + 1)  # an actor may be slow to begin
     batch = started.buffer.sample(400)
-    if batch.reprioritize is not None:
-        batch.reprioritize(torch.ones(400))  # whatever was collected meanwhile
+    if batch.update_priorities is not None:
+        batch.update_priorities(torch.ones(400))  # whatever was collected meanwhile
     games = list(started.episodes)
     assert [env for new in started.new_games for env in new.envs] == [*range(total_envs)]  # type: ignore[union-attr]
 

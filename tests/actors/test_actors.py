@@ -18,7 +18,7 @@ from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.envs import make_vector_env
 from dqnspeed.system import child_processes
 from dqnspeed.tracking.metrics import Timer
-from dqnspeed.training.updates import make_updates
+from dqnspeed.training.updater import make_updater
 
 KINDS = {
     "serial": ["num_envs=2"],
@@ -121,17 +121,17 @@ def test_a_step_of_training_waits_for_its_actions_alone(kind: str, replay: str) 
     with Started(run, device=torch.device("cuda")) as started:
         started.collect(60)
         started.learner.attach(started.buffer)
-        updates = make_updates(run, started.learner, started.buffer, Timer(("sampling", "updating")))
+        updater = make_updater(run, started.learner, started.buffer, Timer(("sampling", "updating")))
         try:
             for step in range(20):
                 if step == 10:  # by then everything is captured
                     torch.cuda.set_sync_debug_mode("error")  # ignores waits for an event
                 started.actors.send()
-                updates.do(2)
+                updater.run(2)
                 started.actors.collect(math.inf, wait=True)
         finally:
             torch.cuda.set_sync_debug_mode("default")
-        assert updates.how == started.actors.how == "graph"
+        assert updater.how == started.actors.how == "graph"
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

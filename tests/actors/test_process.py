@@ -101,10 +101,10 @@ def test_a_lost_actor_is_replaced_and_no_transition_crosses_the_gap() -> None:
             events += [event for event in collected.episodes if isinstance(event, NewGames)]
         assert events == [NewGames(range(2, 4), begun=False), NewGames(range(2, 4))]
         assert reasons == ["actor 1 was killed by SIGKILL."] and actor_process(1) is not lost
-        before = started.buffer.storage.rows(env_index)
-        while started.buffer.storage.rows(env_index) < before + 20:
+        before = started.buffer.storage.rows_written(env_index)
+        while started.buffer.storage.rows_written(env_index) < before + 20:
             started.actors.collect(math.inf, wait=True)
-        frames = started.buffer.storage.frames_of(env_index, 0, started.buffer.storage.rows(env_index))
+        frames = started.buffer.storage.frames_of(env_index, 0, started.buffer.storage.rows_written(env_index))
         assert len({tuple(seed) for seed in frames[:, :1]}) == 2  # games of both, with seeds of their own
         batch = started.buffer.sample(2000)
         np.testing.assert_array_equal(batch.observations[:, :2], batch.next_observations[:, :2])

@@ -97,8 +97,8 @@ class TestOneSetOfActors:
         found = re.match("actor ([01]) was lost [(]", reasons[0])
         assert found and "\n" not in reasons[0]
         env_index = 2 * int(found[1])
-        before = started.buffer.storage.rows(env_index)
-        while started.buffer.storage.rows(env_index) < before + 20:
+        before = started.buffer.storage.rows_written(env_index)
+        while started.buffer.storage.rows_written(env_index) < before + 20:
             started.actors.collect(math.inf, wait=True)
         batch = started.buffer.sample(2000)
         np.testing.assert_array_equal(batch.observations[:, :2], batch.next_observations[:, :2])

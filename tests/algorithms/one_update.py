@@ -68,7 +68,7 @@ def batch_of(weighted: bool) -> tuple[Batch, list[Tensor]]:
     batch, told = make_batch(VECTOR), list[Tensor]()
     if weighted:
         batch.weights = torch.from_numpy(np.random.default_rng(1).uniform(0.1, 1, SIZE).astype(np.float32))
-        batch.reprioritize = told.append
+        batch.update_priorities = told.append
     return batch, told
 
 

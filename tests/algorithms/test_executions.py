@@ -89,7 +89,7 @@ def test_cuda_learns_the_same_from_the_same_batches(kind: str) -> None:
 def test_cuda_computes_an_update_and_the_errors_that_a_replay_asks_for(kind: str, precision: str) -> None:
     learner = make(kind, torch.device("cuda"), noise=True, precision=precision)
     batch, told = next(batches(1)), list[torch.Tensor]()
-    batch.reprioritize = told.append
+    batch.update_priorities = told.append
     learner.update(batch)
     assert np.isfinite(list(learner.stats().values())).all()
     assert told[0].shape == (8,) and told[0].isfinite().all()

@@ -24,10 +24,10 @@ from dqnspeed.execution.arrays import host
 from dqnspeed.execution.graph import CaptureError, Capturing, Launch
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.exploration.cuda_graph import GraphedPolicy
-from dqnspeed.exploration.frame_stack import StackedPolicy
 from dqnspeed.exploration.policy import NetworkPolicy
+from dqnspeed.exploration.stacked_policy import StackedPolicy
 from dqnspeed.tracking.metrics import Timer
-from dqnspeed.training.updates import PREPARED, GraphedUpdates, PlainUpdates, make_updates
+from dqnspeed.training.updater import PREPARED, EagerUpdater, GraphUpdater, make_updater
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 IMAGES = ["env.id=toy_envs:Catch-v0", "model=board", "model.hidden=[8]", "execution=lean", "execution.precision=bf16"]
@@ -117,16 +117,16 @@ def learnt(run: RunConfig, graph: bool, updates: int, device: str) -> tuple[Grad
     learner.attach(buffer)
     losses, timer = [], Timer(("sampling", "updating"))
     batch = run.algo.batch_size
-    does: Any = PlainUpdates(learner, buffer, batch, timer, "eager")
+    does: Any = EagerUpdater(learner, buffer, batch, timer, "eager")
     if graph:
         capture = at_once if device == "cpu" else None  # else as in a training, where all graphs share their memory
-        does = GraphedUpdates(learner, buffer, batch, timer, capture)
+        does = GraphUpdater(learner, buffer, batch, timer, capture)
     done = seed = 0
     while done < updates:
         play(run, spec, buffer, 16, seed)
         seed += 1
         due = 12 if run.has_replay else buffer.due(batch)
-        does.do(due)
+        does.run(due)
         done += due
         losses.append({name: value for name, value in learner.stats().items() if not name.startswith("time/")})
     if graph:
@@ -143,7 +143,7 @@ def with_graph(run: RunConfig) -> RunConfig:
     return replace(run, device="cuda", execution=replace(run.execution, graph=True))
 
 
-def assert_graphed(does: GraphedUpdates) -> None:
+def assert_graphed(does: GraphUpdater) -> None:
     assert does._graphs and does.how.startswith("graph"), does.how
 
 
@@ -183,10 +183,10 @@ def test_an_update_reads_no_number_and_no_array_of_the_host(algo: str) -> None:
     learner.attach(buffer)
     if algo in ("dqn, clipped and annealed", "ppo, steered"):  # a rate that is a tensor is read, but on a GPU
         learner.optimization.optimizer.step = lambda: None
-    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")), on_one_device)  # type: ignore[arg-type]
+    does = GraphUpdater(learner, buffer, 16, Timer(("sampling", "updating")), on_one_device)  # type: ignore[arg-type]
     for seed in range(PREPARED + 2):
         play(run, spec, buffer, rows(run), seed)
-        does.do(3 if run.has_replay else buffer.due(16))  # type: ignore[attr-defined]
+        does.run(3 if run.has_replay else buffer.due(16))  # type: ignore[attr-defined]
     assert_graphed(does)
 
 
@@ -213,11 +213,11 @@ def test_what_cannot_be_captured_ends_the_run_in_one_sentence() -> None:
     learner: Any = make_learner(run, describe(run), torch.device("cpu"))
     buffer: Any = make_buffer(run, describe(run), device=torch.device("cpu"))
     play(run, describe(run), buffer, 30)
-    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")), refuse)
-    does.do(PREPARED)
+    does = GraphUpdater(learner, buffer, 16, Timer(("sampling", "updating")), refuse)
+    does.run(PREPARED)
     _, spec, policy, *_ = policies("dqn", "cpu")
     acting = GraphedPolicy(policy, spec, 4, torch.device("cpu"), [1], refuse)
-    for what, capture in (("the update", lambda: does.do(1)), ("acting", acting.warm_up)):
+    for what, capture in (("the update", lambda: does.run(1)), ("acting", acting.warm_up)):
         with pytest.raises(CaptureError) as error:
             capture()
         assert str(error.value) == (
@@ -234,10 +234,10 @@ def test_a_learner_or_memory_that_is_not_made_for_a_graph_is_named() -> None:
     buffer: Any = make_buffer(run, describe(run), device=torch.device("cpu"))
     own: Any = Own()
     with pytest.raises(CaptureError, match=r"\(Own is no GradientLearner\)"):
-        make_updates(run, own, buffer, Timer(("sampling",)))
+        make_updater(run, own, buffer, Timer(("sampling",)))
     usual: Any = object.__new__(GradientLearner)
     with pytest.raises(CaptureError, match=r"\(object has no draw_batch\(\)\)"):
-        make_updates(run, usual, object(), Timer(("sampling",)))  # type: ignore[arg-type]
+        make_updater(run, usual, object(), Timer(("sampling",)))  # type: ignore[arg-type]
 
 
 POLICIES = ["dqn", "pqn", "ppo", "sac_discrete"]
@@ -392,7 +392,7 @@ def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> 
     again.load_state_dict(as_arrays(learner.state_dict()))
     copied.load_state_dict(copy.deepcopy(buffer.state_dict()))
     both = [
-        (one, rings, GraphedUpdates(one, rings, 16, Timer(("sampling", "updating")), at_once))
+        (one, rings, GraphUpdater(one, rings, 16, Timer(("sampling", "updating")), at_once))
         for one, rings in ((learner, buffer), (again, copied))
     ]
     for seed in range(90, 93):
@@ -400,7 +400,7 @@ def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> 
         for one, rings, does in both:
             torch.manual_seed(seed)
             play(run, spec, rings, rows(run), seed)
-            does.do(12 if run.has_replay else rings.due(16))
+            does.run(12 if run.has_replay else rings.due(16))
             after.append([parameter.detach().cpu().numpy().copy() for parameter in one.network.parameters()])
         for a, b in zip(*after, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -413,14 +413,14 @@ def test_saved_and_loaded_it_goes_on_to_the_last_bit(algo: str, device: str) -> 
 def test_nothing_waits_for_the_device(algo: str) -> None:
     run = with_graph(make_toy(*ALGORITHMS[algo], "num_envs=2", "algo.batch_size=16"))
     learner, buffer, _ = learnt(run, True, 60, "cuda")
-    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")))
+    does = GraphUpdater(learner, buffer, 16, Timer(("sampling", "updating")))
     spec = describe(run)
     try:
         for seed in range(6):  # the first prepare and capture
             if seed == 2:
                 torch.cuda.set_sync_debug_mode("error")
             play(run, spec, buffer, rows(run), seed)
-            does.do(12 if run.has_replay else buffer.due(16))
+            does.run(12 if run.has_replay else buffer.due(16))
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert_graphed(does)
@@ -436,9 +436,9 @@ def test_what_waits_for_the_device_is_refused() -> None:
     play(run, spec, buffer, 40)
     update = learner.update
     learner.update = lambda batch: (float(batch.rewards.sum()), update(batch))[1]
-    does = GraphedUpdates(learner, buffer, 16, Timer(("sampling", "updating")))
+    does = GraphUpdater(learner, buffer, 16, Timer(("sampling", "updating")))
     with pytest.raises(CaptureError):
-        does.do(4)
+        does.run(4)
 
 
 def test_what_comes_from_the_host_is_refused_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,8 +187,8 @@ def keys(batch: Batch) -> list[tuple]:
 
 def learn(batch: Batch, errors: np.ndarray) -> None:
     """Tell a sampler that has priorities the errors of a batch."""
-    if batch.reprioritize is not None:
-        batch.reprioritize(torch.from_numpy(errors.astype(np.float32)).to(batch.rewards.device))
+    if batch.update_priorities is not None:
+        batch.update_priorities(torch.from_numpy(errors.astype(np.float32)).to(batch.rewards.device))
 
 
 def priorities(replay: ReplayBuffer) -> np.ndarray:

@@ -48,7 +48,7 @@ def test_compiled_draws_are_equal_and_take_few_kernels(device: str, name: str) -
                 assert torch.equal(*(getattr(batch, part) for batch in batches)), part
         if name == "prioritized":
             for batch in batches:
-                batch.reprioritize(torch.tensor([0.1, 3.0, 0.02, 1.0], device=device))
+                batch.update_priorities(torch.tensor([0.1, 3.0, 0.02, 1.0], device=device))
     assert 0 < metrics.generated_kernel_count <= KERNELS[name]
     for one in (plain, compiled):
         one.close()
@@ -105,10 +105,10 @@ def test_actors_may_write_as_far_ahead_as_there_is_room() -> None:
     storage = storage_of(1, 40, kind=SharedStorage, num_frames=3)
     writer = RingBuffer(storage.host)
     for _ in range(30):
-        while writer.rows(0) < storage.received[0] + 3:
+        while writer.rows_written(0) < storage.received[0] + 3:
             append(writer, [Event(1)])
-        assert storage.rows_allowed()[0] == writer.rows(0) + 3  # all were received
-    assert storage.rows(0) > 40
+        assert storage.rows_allowed()[0] == writer.rows_written(0) + 3  # all were received
+    assert storage.rows_written(0) > 40
     assert np.isinf(storage_of(1, 40).rows_allowed()).all()
     del writer
     storage.close()

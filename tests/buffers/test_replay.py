@@ -113,7 +113,7 @@ def test_environments_written_at_different_speeds_stay_apart(sampler: Callable[.
     for i in range(30):
         for env_index in (0, 1) if i % 3 == 0 else (0,):
             append(replay, [Event(100 * env_index + i, first=i == 0)], env_index)
-    assert [replay.storage.rows(0), replay.storage.rows(1)] == [30, 10]
+    assert [replay.storage.rows_written(0), replay.storage.rows_written(1)] == [30, 10]
     batch = replay.sample(4000)
     of_second = batch.observations[:, 0, 0] >= 100
     np.testing.assert_array_equal(of_second, batch.next_observations[:, 0, 0] >= 100)

@@ -8,9 +8,9 @@ import torch
 from conftest import make_run
 
 from dqnspeed.envs import EnvSpec
-from dqnspeed.networks.background import Preprocess
 from dqnspeed.networks.convolutional import Convolutional, LayerNorm
 from dqnspeed.networks.heads import PolicyValueNetwork, QNetwork
+from dqnspeed.networks.preprocess import Preprocess
 
 
 def shapes(*observation: int, num_actions: int = 3) -> EnvSpec:
@@ -118,7 +118,7 @@ def test_preprocessing_gives_the_same_numbers_in_either_layout_and_leaves_observ
     plain = preprocess(images)
     preprocess.channels_last = True
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling)
-    monkeypatch.setattr("dqnspeed.networks.background.AVX512", True)
+    monkeypatch.setattr("dqnspeed.networks.preprocess.AVX512", True)
     fast = preprocess(images)
     assert torch.equal(plain, fast) and torch.equal(images, given)
     assert plain.is_contiguous() and fast.is_contiguous(memory_format=torch.channels_last)

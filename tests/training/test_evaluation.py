@@ -22,7 +22,7 @@ from dqnspeed.networks.base import Network
 from dqnspeed.system.signals import StopSignals
 from dqnspeed.training.evaluation import Evaluator, copies, distinct, evaluation_metrics, play_games, with_starts
 from dqnspeed.training.progress import Progress
-from dqnspeed.training.schedule import StopRule
+from dqnspeed.training.stop_rule import StopRule
 
 
 @contextlib.contextmanager
@@ -60,9 +60,9 @@ def test_time_limits_hold_for_training_and_evaluations_together() -> None:
     progress, stop = Progress(run), StopRule(run.stop, StopSignals())
     progress.clock.set(8.0)
     progress.eval_clock.set(51.9)
-    assert not stop.holds(progress) and not stop.cuts_short(progress)
+    assert not stop.is_met(progress) and not stop.cuts_short(progress)
     progress.eval_clock.set(52.0)
-    assert stop.cuts_short(progress) and stop.holds(progress) and stop.reason == "max_minutes"
+    assert stop.cuts_short(progress) and stop.is_met(progress) and stop.reason == "max_minutes"
     resumed = Progress(run)
     resumed.load_state_dict(progress.state_dict(), updates=0)
     assert (resumed.clock.now(), resumed.wall_time_s) == (8.0, 60.0)

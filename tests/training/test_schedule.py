@@ -21,10 +21,10 @@ from dqnspeed.training.schedule import (
     FreeSchedule,
     LearningStart,
     RatioSchedule,
-    StopRule,
     make_schedule,
     schedule_sentence,
 )
+from dqnspeed.training.stop_rule import StopRule
 from dqnspeed.training.summary import summarize
 
 
@@ -81,8 +81,8 @@ def test_an_infinite_return_solves_nothing(bound: str) -> None:
     progress, stop = Progress(run), StopRule(run.stop, StopSignals())
     games = [Episode(0, value, 7) for value in (1.0, math.inf)]
     list(progress.new_episodes(Collected(episodes=[NewGames(range(1)), *games])))
-    assert not stop.holds(progress) and progress.time_to_solve_avg_s is None
-    assert not StopRule(replace(run.stop, on="eval"), StopSignals()).holds(progress, eval_mean=math.inf)
+    assert not stop.is_met(progress) and progress.time_to_solve_avg_s is None
+    assert not StopRule(replace(run.stop, on="eval"), StopSignals()).is_met(progress, eval_mean=math.inf)
 
 
 @given(st.lists(st.lists(st.integers(1, 30), min_size=1), min_size=1, max_size=8), st.integers(0, 60), st.randoms())
@@ -153,7 +153,7 @@ def test_the_moment_of_the_exponential_mean_is_kept_and_ends_nothing() -> None:
     assert progress.time_to_solve_avg_s is None
     play(progress, Episode(0, 100, 7))
     assert progress.time_to_solve_avg_s == 10.0
-    assert not stop.holds(progress) and progress.time_to_solve_s is None
+    assert not stop.is_met(progress) and progress.time_to_solve_s is None
     resumed = Progress(run)
     resumed.load_state_dict(progress.state_dict(), updates=0)
     resumed.clock.set(20.0)

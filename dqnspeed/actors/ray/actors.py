@@ -71,7 +71,7 @@ class RayHandle(ActorHandle):
         actors, agent_steps = self._actors, int(self._counters["agent_steps"])
         self._seconds_before = np.array(self._counters["seconds"])
         actors.budget.take_back(self.index, agent_steps)
-        common, rows = self._common, self._common.buffer.storage.rows(actors.envs(self.index).start)
+        common, rows = self._common, self._common.buffer.storage.rows_written(actors.envs(self.index).start)
         arguments = RayArguments(common.run, common.spec, self.index, state, segment, agent_steps, rows)
         with actors.in_reach():
             weights = actors.newest_weights()
@@ -164,7 +164,7 @@ class RayActors(RemoteActors):
         """Newest command for an actor."""
         envs, agent_steps = self.envs(handle.index), self._counters["agent_steps"]
         max_rows = float(self._buffer.rows_allowed()[envs.start])
-        room = max(0.0, (max_rows - self._buffer.storage.rows(envs.start)) * len(envs))
+        room = max(0.0, (max_rows - self._buffer.storage.rows_written(envs.start)) * len(envs))
         ahead = self._ahead if handle.ready_at is not None else 0.0
         max_steps = self.budget.grant(handle.index, int(agent_steps[handle.index]), room, ahead)
         return RayCommand(self._pause_number, max_steps, max_rows, int(agent_steps.sum()))

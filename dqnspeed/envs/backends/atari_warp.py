@@ -19,7 +19,7 @@ from dqnspeed.system import machine
 from dqnspeed.system.startup import startup
 
 if TYPE_CHECKING:
-    from atari_warp import Preprocessing  # brought by an extra
+    from atari_warp import Preprocessing  # optional dependency
 
 MISSING = "atari-warp is not installed. Install it with pip install 'dqnspeed[emulator]'."
 
@@ -27,18 +27,20 @@ MISSING = "atari-warp is not installed. Install it with pip install 'dqnspeed[em
 @register("backend", "atari_warp")
 @dataclass(frozen=True)
 class AtariWarp(Backend):
-    """Many Atari consoles at once, equal to ALE frame by frame."""
+    """Batched Atari emulator whose frames equal ALE's."""
 
     priority = 20
     threads: int = option(
-        "threads that step games (in each actor), 0: shared out with execution.threads", ge=0, default=0
+        "threads that step games, in each actor; 0: cores are divided between games and learner", ge=0, default=0
     )
     device: str = option(
-        "where games are played; auto: on CPUs, as long as no GPU has been measured",
+        "device of the emulator; auto is the CPU, since no GPU has been measured",
         choices=("auto", "cpu", "cuda"),
         default="auto",
     )
-    compile_rom: bool = option("compile a game's code, once, in some ten seconds; CPUs play faster then", default=True)
+    compile_rom: bool = option(
+        "compile the ROM to native code, faster on a CPU; takes about ten seconds once", default=True
+    )
     reset_pool: int | None = option(
         "more consoles, which play games' starts ahead, at most one for each environment; null: a quarter of them on a "
         "GPU, and none on a CPU",

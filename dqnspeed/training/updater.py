@@ -15,7 +15,7 @@ from dqnspeed.tracking.metrics import Timer
 PREPARED = 3  # eager updates before the first capture, which choose kernels and make the optimizer's state
 
 
-class PlainUpdates:
+class EagerUpdater:
     """One operation after another.
 
     Attributes:
@@ -28,7 +28,7 @@ class PlainUpdates:
         self._timed = learner.timed if isinstance(learner, GradientLearner) else contextlib.nullcontext
         self.how, self.samples = how, 0
 
-    def do(self, count: int) -> None:
+    def run(self, count: int) -> None:
         """Do the next ``count`` updates."""
         for _ in range(count):
             before = self._learner.updates
@@ -40,7 +40,7 @@ class PlainUpdates:
                 self.samples += self._buffer.samples_in_batch(self._batch_size)
 
 
-class GraphedUpdates:
+class GraphUpdater:
     """Drawing a batch and the update, captured once with and once without a copy into the target network.
 
     Args:
@@ -65,7 +65,7 @@ class GraphedUpdates:
         self._prepared, self._pace, self._in_rounds = 0, Pace(learner.device), in_rounds
         self.how, self.samples = "graph" + ", compiled" * compiled, 0
 
-    def do(self, count: int) -> None:
+    def run(self, count: int) -> None:
         """Launch the next ``count`` updates."""
         for _ in range(count):
             with self._timer("sampling"):
@@ -101,10 +101,10 @@ class GraphedUpdates:
         self._learner.update(self._buffer.draw_batch(self._batch_size))
 
 
-Updates = PlainUpdates | GraphedUpdates
+Updater = EagerUpdater | GraphUpdater
 
 
-def make_updates(run: RunConfig, learner: Learner, buffer: Buffer, timer: Timer) -> Updates:
+def make_updater(run: RunConfig, learner: Learner, buffer: Buffer, timer: Timer) -> Updater:
     """The updates that ``execution`` asks for.
 
     Raises:
@@ -116,9 +116,9 @@ def make_updates(run: RunConfig, learner: Learner, buffer: Buffer, timer: Timer)
             raise CaptureError("the update", f"{type(learner).__name__} is no GradientLearner")
         if not hasattr(buffer, "draw_batch"):
             raise CaptureError("the update", f"{type(buffer).__name__} has no draw_batch()")
-        return GraphedUpdates(
+        return GraphUpdater(
             learner, buffer, run.algo.batch_size, timer,
             compiled=execution.compile, in_rounds=not run.parallelism.processes,
         )  # fmt: skip
     compiled = execution.compile and isinstance(learner, GradientLearner)  # a table has no operations to compile
-    return PlainUpdates(learner, buffer, run.algo.batch_size, timer, "compiled" if compiled else "eager")
+    return EagerUpdater(learner, buffer, run.algo.batch_size, timer, "compiled" if compiled else "eager")
