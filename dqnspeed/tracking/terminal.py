@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from dqnspeed.envs.games import atari_game
 from dqnspeed.system import machine
 from dqnspeed.tracking.callbacks import Callback, TrainingState
 from dqnspeed.tracking.run_folder import EVALUATING
+from dqnspeed.tracking.time_left import range_of
 
 PLAIN_EVERY_S = 10.0
 NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name in progress lines, and of its bar
@@ -72,12 +73,23 @@ def show(metrics: Mapping[str, float], step: int) -> list[str]:
 
 
 class RunProgress(Callback):
-    """Base class of the ways to show progress."""
+    """Base class of the ways to show progress.
+
+    Args:
+        times: seconds that earlier runs took to solve, in ascending order; infinite for a run that met a limit.
+    """
 
     optional = True
 
-    def __init__(self, run: RunConfig, label: str):
+    def __init__(self, run: RunConfig, label: str, times: Sequence[float] = ()):
         self._stop, self._name = run.stop, label if len(label) <= NAME_WIDTH else f"{label[: NAME_WIDTH - 3]}..."
+        solved = [seconds for seconds in times if math.isfinite(seconds)]
+        self._usual = solved if 2 * len(solved) >= len(times) else []
+        if solved:
+            print(
+                f"solved after {range_of(solved)} here ({len(solved)} of {_number(len(times), 'earlier run')})",
+                flush=True,
+            )
 
     def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
         seconds = training.seconds + metrics.get(EVALUATING, 0.0)
@@ -85,12 +97,15 @@ class RunProgress(Callback):
         self.draw(min(1.0, done), seconds, [left, *show(metrics, training.agent_steps)])
 
     def draw(self, done: float, seconds: float, state: list[str]) -> None:
-        """Show the share of the limit used up, the seconds so far, and the state in words, most important first."""
+        """Show the share of the time used up, the seconds so far, and the state in words, most important first."""
         raise NotImplementedError
 
     def _limits(self, step: int, seconds: float, steps_per_second: float) -> tuple[float, str]:
-        """Share of the nearer limit used up, 0 without one, and the time left to it in words."""
-        max_steps, max_minutes, done, left = self._stop.max_steps, self._stop.max_minutes, 0.0, list[float]()
+        """Share of the time used up, and the time left in words: as in earlier runs, or to the nearer limit."""
+        left = [usual - seconds for usual in self._usual if usual > seconds]
+        if left:
+            return seconds / self._usual[-1], f"usually {range_of(left)} left"
+        max_steps, max_minutes, done = self._stop.max_steps, self._stop.max_minutes, 0.0
         if max_minutes:
             done = seconds / (60 * max_minutes)
             left.append(60 * max_minutes - seconds)
@@ -106,8 +121,8 @@ class RunProgress(Callback):
 class RichProgress(RunProgress):
     """A live bar with the current state of the run, cut to the width of the terminal."""
 
-    def __init__(self, run: RunConfig, label: str):
-        super().__init__(run, label)
+    def __init__(self, run: RunConfig, label: str, times: Sequence[float] = ()):
+        super().__init__(run, label, times)
         self._progress = Progress(
             TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(bar_width=BAR_WIDTH),
@@ -129,10 +144,10 @@ class RichProgress(RunProgress):
 class NotebookProgress(RunProgress):
     """A bar with the current state of the run below the cell of a notebook, redrawn at each report."""
 
-    def __init__(self, run: RunConfig, label: str):
+    def __init__(self, run: RunConfig, label: str, times: Sequence[float] = ()):
         from IPython.display import display
 
-        super().__init__(run, label)
+        super().__init__(run, label, times)
         self._display = display({"text/plain": f"{self._name}: starting"}, raw=True, display_id=True)
 
     def draw(self, done: float, seconds: float, state: list[str]) -> None:
@@ -157,11 +172,11 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def make_progress(run: RunConfig, label: str) -> Callback:
+def make_progress(run: RunConfig, label: str, times: Sequence[float]) -> Callback:
     """Make the progress of ``tracking.progress``; ``auto``: a bar in a terminal or a notebook, else ``plain``."""
     kind = run.tracking.progress
     if kind == "auto":
         console = Console()
         kind = "notebook" if console.is_jupyter else "rich" if console.is_terminal else "plain"
     kinds = {"rich": RichProgress, "notebook": NotebookProgress, "plain": PlainProgress}
-    return kinds[kind](run, label) if kind in kinds else Callback()
+    return kinds[kind](run, label, times) if kind in kinds else Callback()

@@ -27,6 +27,7 @@ from dqnspeed.tracking.files import EpisodesFile, MetricsFile, file_sizes, short
 from dqnspeed.tracking.metrics import times
 from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, METRICS
 from dqnspeed.tracking.terminal import make_progress
+from dqnspeed.tracking.time_left import earlier_times
 from dqnspeed.tracking.video import EpisodeVideos
 from dqnspeed.training.checkpoint import Checkpoints
 from dqnspeed.training.evaluation import Evaluator, evaluation_metrics
@@ -163,8 +164,11 @@ class Run:
         )  # fmt: skip
 
     def _make_callbacks(self) -> list[Callback]:
+        times = list[float]()
+        if self.config.stop.on == "train" and self.config.tracking.progress != "off":
+            times = earlier_times(self.options, machine.describe(self.device), but=self.folder)
         # The terminal comes first: other trackers may take long to finish, or be interrupted.
-        progress = make_progress(self.config, self.label)
+        progress = make_progress(self.config, self.label, times)
         return [progress, MetricsFile(), EpisodesFile(), *make_trackers(self.config.tracking), *self.request.callbacks]
 
     def _shorten_files(self, state: State) -> None:

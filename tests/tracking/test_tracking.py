@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
 import pytest
 import rich
+import torch
 from conftest import Training, make_run, make_toy
 
 from dqnspeed.cli import compose, schemas
 from dqnspeed.config import changes
+from dqnspeed.system import machine
 from dqnspeed.tracking.terminal import PlainProgress, RichProgress, opening, show
+from dqnspeed.tracking.time_left import earlier_times
 
 
 @pytest.mark.parametrize(
@@ -102,3 +106,33 @@ def test_the_plain_line_shows_everything(capsys: pytest.CaptureFixture[str]) -> 
     assert show({}, 1)[:2] == ["mean -", "loss -"] and "- games" in show({}, 1)
     assert "30 of 37 games" in show({"episode/count": 37, "episode/counted": 30}, 1)
     assert not any(part.startswith("eps") for part in show({**METRICS, "train/epsilon": math.nan}, 1))
+
+
+def test_earlier_runs_tell_the_time_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = machine.describe(torch.device("cpu"))
+    config = {"algo": {"name": "dqn"}, "seed": 0}
+    runs = {
+        "a": (200.0, True, "cpu"),
+        "b": (100.0, True, "cpu"),
+        "c": (600.0, False, "cpu"),
+        "d": (5.0, True, "another"),
+    }
+    for name, (seconds, solved, cpu) in runs.items():
+        folder = tmp_path / "outputs" / name
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps({**config, "seed": name}))
+        times = {"solved": solved, "time_to_solve_s": seconds, "eval_time_s": 0.0, "stopped_by": "max_minutes"}
+        (folder / "summary.json").write_text(json.dumps({**times, "benchmark": True, "machine": {**here, "cpu": cpu}}))
+    (tmp_path / "outputs" / "c" / "config.json").write_text(json.dumps({**config, "algo": {"name": "ppo"}}))
+    machine_here = {**here, "cpu": "cpu"}
+    times = earlier_times(config, machine_here, but=Path("outputs/none"))
+    assert times == [100.0, 200.0]
+    run = make_run("stop.max_minutes=10")
+    progress = PlainProgress(run, "baseline", [*times, math.inf])
+    progress.on_report(Training(run, agent_steps=5000, seconds=30), METRICS)
+    first, line = capsys.readouterr().out.splitlines()
+    assert first == "solved after 100 to 200 s here (2 of 3 earlier runs)"
+    assert line.startswith("baseline: 30 s  usually 70 to 170 s left  mean -12.35")
