@@ -30,7 +30,6 @@ from dqnspeed.tracking.time_left import earlier_times
         ("parallelism=overlap", "baseline parallelism=overlap", "changes the algorithm"),
         ("optimizer.lr=0.1 optimizer.lr=0.2 stop.reward_bound=5", "baseline optimizer.lr=0.2", "changes the algorithm"),
         ("experiment=speedrun", "speedrun", "equivalent, changes the task, changes the algorithm"),
-        ("experiment=no_torch_no_grad backend=ale", "no_torch_no_grad backend=ale", "equivalent"),
         ("+env.kwargs.size=5 env=frozen_lake wrappers=none model=mlp algo.learning_starts=40",
          "baseline env.kwargs.size=5 env=frozen_lake wrappers=none model=mlp algo.learning_starts=40",
          "changes the task, changes the algorithm"),
