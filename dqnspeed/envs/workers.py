@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 
 from dqnspeed.envs.backends.base import ActorError
+from dqnspeed.envs.probe import Watchdog
 from dqnspeed.system import child_processes, seeding
 from dqnspeed.system.child_processes import (
     children_ignore_signals,
@@ -33,19 +34,26 @@ class Workers(gymnasium.vector.AsyncVectorEnv):
         """Do nothing: Gymnasium would close workers here, perhaps after their pipes were collected."""
 
 
-def make_workers(makers: Sequence[Callable[[], gymnasium.Env]]) -> Workers:
-    """Start a process for each of ``makers``; raises :class:`ActorError` if one ends before all are made."""
+def make_workers(makers: Sequence[Callable[[], gymnasium.Env]], timeout: float) -> Workers:
+    """Start a process for each of ``makers``; raises :class:`ActorError` if one ends or hangs before all are made."""
     others = set(multiprocessing.active_children())
-    try:
-        with children_ignore_signals():
-            return Workers(makers, copy=False, context=child_processes.START_METHOD, autoreset_mode=AUTORESET)
-    except (RuntimeError, EOFError, ConnectionError) as error:
+    limit = 2 * max(timeout, START_TIMEOUT_S)  # for an environment that is made here first, and then for the workers
+
+    def end(_: str = "") -> None:
         for worker in set(multiprocessing.active_children()) - others:
             worker.kill()
             worker.join()
+
+    try:
+        with Watchdog(limit, end), children_ignore_signals():
+            return Workers(makers, copy=False, context=child_processes.START_METHOD, autoreset_mode=AUTORESET)
+    except (RuntimeError, EOFError, ConnectionError) as error:
+        end()
         if isinstance(error, RuntimeError):
             raise
-        raise ActorError("an environment's process ended while environments were made.") from error
+        raise ActorError(
+            f"an environment's process ended, or took more than {limit:.0f} s, while environments were made."
+        ) from error
 
 
 def make_in_worker(make: Callable[[], gymnasium.Env], seed: int, learner: int) -> gymnasium.Env:

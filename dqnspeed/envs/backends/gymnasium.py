@@ -39,7 +39,7 @@ class Gymnasium(Backend):
         timeout = run.parallelism.timeout_s
         if overlap:
             makers = [functools.partial(make_in_worker, make, seed, os.getpid()) for seed in seeds]
-            return WorkerEngine(make_workers(makers), timeout)
+            return WorkerEngine(make_workers(makers, timeout), timeout)
         one = gymnasium.vector.SyncVectorEnv([make] * run.num_envs, copy=False, autoreset_mode=AUTORESET)
         return GymnasiumEngine(one)
 
