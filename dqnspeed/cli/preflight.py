@@ -7,7 +7,6 @@ import functools
 import itertools
 import logging
 import sys
-import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -30,7 +29,7 @@ from dqnspeed.cli.compose import from_hydra
 from dqnspeed.cli.config_store import bound_of, names
 from dqnspeed.cli.dry_run import print_plan
 from dqnspeed.cli.ray_jobs import check_launcher, is_ray
-from dqnspeed.cli.schemas import CONF_DIR, default_options
+from dqnspeed.cli.schemas import default_options
 from dqnspeed.cli.sweep import sweep, sweep_jobs
 from dqnspeed.cli.sweep_record import FOLDER, Job, Line, earlier_jobs, outcome, quoted
 from dqnspeed.config.combinations import untuned, unused
@@ -51,7 +50,6 @@ log = logging.getLogger(__name__)
 
 JobConfig = tuple[Job, DictConfig]  # a job and its composed configuration
 CheckedJob = tuple[Job, RunConfig, EnvSpec]
-PROGRESS_S = 10.0  # between two lines on how many jobs have been checked
 
 
 class Preflight(Callback):
@@ -122,8 +120,7 @@ OF_SWEEPS = "hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper
 def check_line(config: DictConfig, sweeps: bool) -> None:
     """Raise :class:`ConfigError` for mistakes that Hydra ignores.
 
-    These are overrides for the other mode, several options of one group, and a user's option files that have the name
-    of a file in ``conf/``.
+    These are overrides for the other mode, and several options of one group.
     """
     overrides = config.hydra.overrides
     if config.hydra.job.chdir:
@@ -138,12 +135,6 @@ def check_line(config: DictConfig, sweeps: bool) -> None:
         group, _, options = line.partition("=")
         if group in default_options() and options.startswith("["):
             raise ConfigError(f"{line}: takes one option; several are a sweep, -m {group}={options.strip('[]')}.")
-    sources = [(source.provider, source.path) for source in config.hydra.runtime.config_sources]
-    own = [folder for provider, folder in sources if provider == "command-line" or "searchpath" in provider]
-    for ours in sorted(Path(CONF_DIR).rglob("*.yaml")) if own and ("main", CONF_DIR) in sources else []:
-        for path in (Path(folder, ours.relative_to(CONF_DIR)) for folder in own):
-            if path.is_file() and ours.read_bytes() != path.read_bytes():
-                raise ConfigError(f"{path}: is not used, since {ours} has its name; give it one of its own.")
 
 
 def check_run(run: RunConfig) -> EnvSpec:
@@ -264,12 +255,9 @@ def _missing_jobs(config: DictConfig, known: Sequence[Job]) -> list[tuple[int, J
 
 
 def _composed_jobs(config: DictConfig, jobs: Sequence[tuple[int, Job]], new: bool) -> Iterator[JobConfig]:
-    """Compose jobs one after another, and print now and then how many have been checked."""
-    folders, said = set[str](), time.monotonic()
-    for done, (number, job) in enumerate(jobs):
-        if time.monotonic() - said >= PROGRESS_S:
-            said = time.monotonic()
-            print(f"dqnspeed: {done:,} of {len(jobs):,} jobs are checked.", file=sys.stderr, flush=True)
+    """Compose jobs one after another."""
+    folders = set[str]()
+    for number, job in jobs:
         composed, job_config = _composed(config, job.overrides, number)
         if new:
             if is_set(config, FOLDER):

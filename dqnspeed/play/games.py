@@ -15,11 +15,13 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import AnyArray, Step
 from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.arrays import host
+from dqnspeed.networks.table import Table
 from dqnspeed.play.agent import Agent, PlayConfig, action_names
-from dqnspeed.play.recorder import Recorder
+from dqnspeed.play.recorder import Recorder, print_write_errors
 from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
+from dqnspeed.play.tables import draw_table
 from dqnspeed.system import seeding
-from dqnspeed.tracking.run_folder import VIDEOS, check_links
+from dqnspeed.tracking.run_folder import TABLE, VIDEOS, check_links
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name
 from dqnspeed.training.evaluation import LONGEST, Game, copies, distinct, play_games
 
@@ -129,6 +131,8 @@ def play(options: PlayConfig) -> dict[str, Any]:
         print(f"The play has ended: a game took {LONGEST:,} steps, so the agent may be looping. Try {other}.")
     if note := copies(games):
         print(f"{note} {other}, or noop_max=30 in an ALE game, makes them differ.")
+    if isinstance(agent.network, Table):
+        _draw(agent, names)
     returns = [game.episode_return for game in games]
     return {
         "checkpoint": agent.checkpoint.name,
@@ -143,6 +147,15 @@ def play(options: PlayConfig) -> dict[str, Any]:
         "distinct_games": distinct(games),
         "games": session.results,
     }
+
+
+def _draw(agent: Agent, names: list[str]) -> None:
+    """Draw the table of Q-learning into the run's folder."""
+    path, config = agent.folder / TABLE, agent.config
+    values = agent.network.state_dict()["values"].cpu().numpy()
+    with contextlib.closing(envs.make_env(config.env, config.wrappers)) as env, print_write_errors(path):
+        draw_table(values, env, names, path, f"{config.env.id} after {agent.agent_steps:,} agent steps")
+        print(path)
 
 
 def _render_problem(agent: Agent) -> ConfigError | None:

@@ -21,13 +21,17 @@ MIN_VIDEO_WIDTH = 160  # as Atari's
 
 
 @contextlib.contextmanager
-def print_write_errors(path: Path, cleanup: Callable[[], None]) -> Iterator[None]:
+def print_write_errors(path: Path, cleanup: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Print a sentence and call ``cleanup`` if ``path`` cannot be written in the block, instead of ending the play."""
     try:
         yield
-    except OSError as error:
+    except (OSError, ModuleNotFoundError) as error:
         cleanup()
-        print(f"dqnspeed: {path}: cannot be written ({error.strerror or error}).", file=sys.stderr, flush=True)
+        print(
+            f"dqnspeed: {path}: cannot be written ({getattr(error, 'strerror', None) or error}).",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 class Recorder:

@@ -284,19 +284,6 @@ def test_a_dry_run_tells_the_jobs_and_writes_nothing(line: list[str], jobs: str,
     assert result.stdout.splitlines()[-1] == f"{jobs}; start-up apart"
 
 
-def test_a_sweep_of_many_jobs_says_how_many_it_has_checked_and_keeps_no_configuration(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(preflight, "PROGRESS_S", 0.0)
-    monkeypatch.setattr(preflight, "_composed", lambda config, overrides, number: (Job(str(number), overrides), config))
-    with composed("seed=range(0,100000)") as (cfg, _):
-        jobs = preflight._composed_jobs(cfg, preflight._new_jobs(cfg), new=True)
-        found = [next(jobs) for _ in range(3)]
-    assert [job.overrides for job, _ in found] == [["seed=0"], ["seed=1"], ["seed=2"]]
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == [f"dqnspeed: {done} of 100,000 jobs are checked." for done in range(3)]
-
-
 def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     runs = [make_toy(f"stop.max_{limit}") for limit in ("steps=9", "minutes=90")]
     dry_run.print_plan([(Job(str(i), []), run, envs.describe(run)) for i, run in enumerate(runs)], last=2)

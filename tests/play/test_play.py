@@ -21,6 +21,7 @@ import pytest
 import toy_envs
 from conftest import TOY, Command, environment, make_run, train_in
 from gymnasium import spaces
+from PIL import Image
 
 import dqnspeed
 from dqnspeed import envs
@@ -425,3 +426,12 @@ def test_videos_run_at_the_environments_own_rate(monkeypatch: pytest.MonkeyPatch
     for given, rate in ({"render_fps": np.float32(12)}, 12), ({"render_fps": 0}, 30), ({}, 30), (None, 30):
         monkeypatch.setattr(toy_envs.Counter, "__init__", lambda self, given=given: setattr(self, "metadata", given))
         assert frame_rate(run, envs.describe(run)) == rate
+
+
+@pytest.mark.parametrize("env", ["frozen_lake", "taxi"])
+def test_a_table_is_played_and_drawn(env: str, tmp_path: Path) -> None:
+    line = [f"env={env}", "algo=q_learning", "eval.every_steps=1000", "eval.episodes=2", "stop.max_steps=3000"]
+    dqnspeed.train([*line, "tracking=local", "tracking.progress=off"], folder=tmp_path / "run")
+    play_here(options(f"run={tmp_path / 'run'}", "episodes=1", "checkpoint=final", "window=false"))
+    with Image.open(tmp_path / "run" / "table.png") as picture:
+        assert np.asarray(picture).std() > 10
