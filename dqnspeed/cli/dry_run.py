@@ -32,13 +32,11 @@ def print_plan(jobs: Sequence[tuple[Job, RunConfig, EnvSpec]], last: int = 1) ->
     each = [run.stop.max_minutes for _, run, _ in jobs]
     each = [*each[:-1], *each[-1:] * last]
     open_ended = each.count(None)
-    besides = f", and {open_ended} without a time limit" if open_ended else ""
+    limits = [_at_most(sum(filter(None, each)))] if open_ended < len(each) else []
+    limits += [f"{open_ended} without a time limit"] if open_ended else []
     what = "1 job" if len(each) == 1 else f"{len(each)} jobs, one after another"
-    apart = "start-up and evaluations" if any(run.eval.every_steps for _, run, _ in jobs) else "start-up"
-    print(f"{what}: {_at_most(sum(filter(None, each)))}{besides}; {apart} apart")
+    print(f"{what}: {', and '.join(limits)}; start-up and evaluations apart")
 
 
 def _at_most(minutes: float | None) -> str:
-    if minutes is None:
-        return "not known"
-    return f"at most {minutes:,.1f} min"
+    return "not known" if minutes is None else f"at most {minutes:,.1f} min"

@@ -94,10 +94,10 @@ def schedule_sentence(run: RunConfig) -> str:
     """Sentence for the terminal: how often updates happen, and which values are annealed."""
     per_step, parts = run.updates_per_step, list[str]()
     if per_step is None:
-        parts.append(f"updates of {run.algo.batch_size} samples without a limit")
+        parts.append(f"as many updates as possible (batch size {run.algo.batch_size})")
     else:
         every = "agent step" if per_step == 1 else f"{1 / per_step:g} agent steps"
-        parts.append(f"an update of {run.algo.batch_size} samples per {every}")
+        parts.append(f"an update per {every} (batch size {run.algo.batch_size})")
     algorithm, optimizer = algorithm_of(run), run.optimizer
     if "optimizer" in algorithm.uses:
         over = f" over {run.decay_updates:,.0f} updates ({optimizer.lr_decay_steps:,} agent steps)"

@@ -145,7 +145,7 @@ def test_a_replay_that_was_not_saved_is_filled_again(tmp_path: Path, caplog: pyt
     before = go(tmp_path, make_toy(*toy, "stop.max_steps=500"))
     assert "filled anew" not in caplog.text
     after = go(tmp_path, make_toy(*toy, "stop.max_steps=590"), resumed=True)
-    assert caplog.text.count("the replay was not saved (checkpoint.replay=false): it is filled anew for 100 agent") == 1
+    assert caplog.text.count("(checkpoint.replay=false): learning continues after 100 agent steps") == 1
     assert after["learner"]["updates"] == before["learner"]["updates"]
     later = go(tmp_path, make_toy(*toy, "stop.max_steps=800", "checkpoint.replay=true"), resumed=True)
     assert later["replay"]["sampler"]["batches"] == later["learner"]["updates"]  # by which beta grows
@@ -230,7 +230,7 @@ def test_a_run_whose_environment_has_changed_is_refused_in_one_sentence(tmp_path
     train_in(tmp_path, run)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
     longer = dataclasses.replace(run, stop=dataclasses.replace(run.stop, max_steps=200))
-    with pytest.raises(ConfigError, match=r"^resume=.*: its checkpoint is of another network; has the environment or"):
+    with pytest.raises(ConfigError, match=r"^resume=.*: its checkpoint is of another network\. Did the environment or"):
         train(RunRequest(longer, dataclasses.replace(spec, num_actions=4), tmp_path, {}, resume=True))
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 

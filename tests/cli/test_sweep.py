@@ -281,7 +281,7 @@ def test_wandbs_agents_do_the_same_jobs() -> None:
 def test_a_dry_run_tells_the_jobs_and_writes_nothing(line: list[str], jobs: str, cli: Cli, tmp_path: Path) -> None:
     result = cli(*line, *TOY, "stop.max_minutes=2", "sweep.dry_run=true")
     assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
-    assert result.stdout.splitlines()[-1] == f"{jobs}; start-up apart"
+    assert result.stdout.splitlines()[-1] == f"{jobs}; start-up and evaluations apart"
 
 
 def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,7 +289,10 @@ def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.Cap
     dry_run.print_plan([(Job(str(i), []), run, envs.describe(run)) for i, run in enumerate(runs)], last=2)
     lines = capsys.readouterr().out.splitlines()
     assert [line.strip() for line in lines if "time: " in line] == ["time: not known", "time: at most 90.0 min"]
-    assert lines[-1] == "3 jobs, one after another: at most 180.0 min, and 1 without a time limit; start-up apart"
+    assert (
+        lines[-1]
+        == "3 jobs, one after another: at most 180.0 min, and 1 without a time limit; start-up and evaluations apart"
+    )
 
 
 def test_a_search_is_gone_on_with_after_a_kill_and_prunes(cli: Cli, tmp_path: Path) -> None:
@@ -409,16 +412,6 @@ def test_what_hydra_passes_over_is_named(line: str, sweeps: bool, said: str) -> 
         with pytest.raises(ConfigError) if said else contextlib.nullcontext() as error:
             preflight.check_line(cfg, sweeps)
     assert not said or str(error.value).startswith(said)  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("name", ["experiment/speedrun.yaml", "config.yaml"])
-def test_an_option_file_of_ones_own_that_is_never_read_is_named(name: str, cli: Cli, tmp_path: Path) -> None:
-    own = tmp_path / "mine" / name
-    own.parent.mkdir(parents=True)
-    own.write_text("# @package _global_\nseed: 7\n")
-    result = cli("--config-dir", "mine", "experiment=baseline", "sweep.dry_run=true")
-    assert result.returncode == 2 and f"{name}: is not used, since " in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_jobs_of_one_sweep_have_one_folder(cli: Cli, tmp_path: Path) -> None:

@@ -279,9 +279,7 @@ BAD = {
     "hydra.searchpath=[file://CONF] env=latin": "an option file: cannot be read ('utf-8' codec can't decode byte 0xff",
     "hydra.searchpath=[file://CONF] env=nul": "an option file: cannot be read (unacceptable character #x0000",
     "hydra.searchpath=[file://CONF] env=itself": "an option file: leads back to itself.",
-    "hydra.searchpath=[file://CONF] env=to": "an option file: leads back to itself.",
     "hydra.searchpath=[file://CONF] env=anchor": "an option file: leads back to itself.",
-    "hydra.searchpath=[file://CONF] env=list": "env/list: Merge error: list is not a subclass of EnvConfig",
     "hydra.searchpath=[file://CONF] env=broken": "/env/broken.yaml, line 4: expected ',' or ']'",
 }
 
@@ -370,19 +368,6 @@ def test_auto_chooses_the_precision_that_the_device_computes_in(native: str, mon
     assert [sentence.startswith("execution.precision=bf16: ") for sentence in slow] == [True] * (native == "fp32")
 
 
-@pytest.mark.parametrize("chosen", ["auto", "ale"])
-@pytest.mark.parametrize("installed", [True, False])
-def test_auto_says_that_the_package_of_a_faster_backend_is_missing(
-    installed: bool, chosen: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    if not installed:
-        monkeypatch.setitem(sys.modules, "atari_warp", None)
-    [(_, run, _)] = check_jobs([(Job("", []), compose(f"backend={chosen}"))])
-    assert run.backend.name == ("atari_warp" if installed and chosen == "auto" else "ale")
-    said = [message.startswith("backend=auto: takes backend=ale, which is slower. ") for message in caplog.messages]
-    assert said == [True] * (chosen == "auto" and not installed)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("game", ["ALE/Breakout-v5", "Breakout-v4", "video_pinball", "BreakoutNoFrameskip-v4"])
 def test_any_ale_game_can_be_named_by_id_or_rom(game: str) -> None:
@@ -462,7 +447,7 @@ def test_help_explains_every_group_and_ten_overrides(cli: Cli) -> None:
     shown = cli("--help").stdout
     for group in GROUPS:
         assert f"\n  {group} " in shown, group
-    ten = shown.split("ten overrides people use most")[1].split("Groups:")[0]
+    ten = shown.split("ten overrides people use most")[1].split("Groups and")[0]
     assert len([line for line in ten.splitlines() if line.strip()]) == 10
 
 
@@ -495,7 +480,7 @@ def test_without_the_emulator_auto_takes_the_next_backend_and_says_so(
     monkeypatch.setitem(sys.modules, "atari_warp", None)
     with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
         cfg = hydra.compose("config", overrides=overrides.split(), return_hydra_config=True)
-        [(run, _)] = check_jobs([(cfg, [])])
+        [(_, run, _)] = check_jobs([(Job("", []), cfg)])
     assert run.backend.name == backend
     said = [message.startswith(f"backend=auto: takes backend={backend}, which is") for message in caplog.messages]
     assert any(said) == overrides.startswith("backend=auto")

@@ -104,28 +104,13 @@ def test_the_overrides_of_an_experiment_make_the_same_run(experiment: str) -> No
 
 
 SHOWN = {
-    "": [
-        "| exploration | exploration of the actors | linear, noisy",
-        "| run | keys outside of groups | num_envs, seed, device",
-    ],
-    "stop": [
-        "## stop",
-        "| `stop.window` | finished games over which the mean is taken | a whole number",
-    ],
-    "seed": ["| `seed` | seed of all random numbers | a whole number"],
-    "exploration.sigma0=0.1": ["## exploration", "| `exploration.sigma0` "],
-    "replay=prioritized": [
-        "| `replay.beta` | ",
-        "| `replay.buffer_size` | ",
-    ],
-    "algo=ppo": [
-        "| `ppo` | PPO (Schulman et al. 2017) ",
-        "| `algo.clip_range` | how far the probability ratio may move | a number, more than 0 | 0.1 |",
-    ],
-    "experiment=speedrun": ["| `speedrun` | "],
-    "BUFFER_SIZE": ["| `replay.buffer_size` | transitions kept, "],
-    "the mean is": ["| `stop.window` | finished games over which the mean is taken "],
-    "algo=pp0": ["| `ppo` | "],
+    "": "| run | keys outside of groups | num_envs, seed, device",
+    "stop": "| `stop.window` | finished games over which the mean is taken | a whole number",
+    "exploration.sigma0=0.1": "| `exploration.sigma0` ",
+    "algo=ppo": "| `algo.clip_range` | clip range of the probability ratio | a number, more than 0 | 0.1 |",
+    "BUFFER_SIZE": "| `replay.buffer_size` | transitions kept, ",
+    "the mean is": "| `stop.window` | finished games over which the mean is taken ",
+    "algo=pp0": "| `ppo` | ",
 }
 
 

@@ -250,9 +250,7 @@ def watch(run_here: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     return functools.partial(run_here, report, "watch=true")
 
 
-def test_a_sweep_is_watched_until_it_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_is_watched_until_it_has_ended(tmp_path: Path, watch: Command) -> None:
     half_done(tmp_path)
     ended = tmp_path.with_name("ended")
     write_run(ended, "later", 1, reports=25)
@@ -276,16 +274,16 @@ def test_a_sweep_is_watched_until_it_has_ended(
     assert "baseline" in out and "have ended" not in page and 'http-equiv="refresh"' not in page
 
 
-def test_a_sweep_without_runs_is_watched(tmp_path: Path, watch: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_without_runs_is_watched(tmp_path: Path, watch: Command) -> None:
     half_done(tmp_path)
     for run in "01":
         shutil.rmtree(tmp_path / run)
 
-    def end(_: float) -> None:
+    def begin() -> None:
         for run in range(4):
             write_run(tmp_path / str(run), "baseline", run, reports=5)
 
-    monkeypatch.setattr(time, "sleep", end)
+    threading.Timer(0.5, begin).start()
     _, out, _ = watch(tmp_path)
     assert "baseline" in out and (tmp_path / "report.html").exists()
 

@@ -354,9 +354,7 @@ def test_a_run_that_was_ended_early_has_no_score_after_a_time_that_it_was_not_tr
         assert len(rung.scores) == compared and rung.score is not None and rung.score.value == score
 
 
-def test_runs_that_end_milliseconds_apart_are_compared_by_their_last_reports(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_that_end_milliseconds_apart_are_compared_by_their_last_reports(runs: Path, run_report: Command) -> None:
     shutil.copytree(runs / "a", runs / "c")
     last = {"a": (24.012, 85.7, 80.0), "b": (24.013, 92.1, 73.35), "c": (24.010, 88.4, 75.0)}
     for seed, (name, (end, mean, before)) in enumerate(last.items()):
@@ -371,9 +369,7 @@ def test_runs_that_end_milliseconds_apart_are_compared_by_their_last_reports(
     assert "Mean return in toy_envs:Counter after 24 s: 88.7." in shown
 
 
-def test_below_five_seeds_a_side_nothing_has_an_interval(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_below_five_seeds_a_side_nothing_has_an_interval(runs: Path, run_report: Command) -> None:
     for count, compared in ((4, "100%"), (5, "100% [100%, 100%]")):
         for rung, mean in (("baseline", 1.0), ("process", 2.0)):
             for seed in range(count):

@@ -112,8 +112,13 @@ def test_a_run_of_wandb_says_what_it_is(tracked: Path) -> None:
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
     assert config["algo"] == json.loads((tracked / "config.json").read_text())["algo"]
     assert not {"tracking", "checkpoint", "hydra"} & set(config)
-    begin, end = run.display_name.split(" …, ")  # of a long label
-    assert summary["label"].startswith(begin) and len(begin) <= 58 and end == "seed 0" and run.job_type == "train"
+    begin, end = run.display_name.rsplit(", ", 1)
+    assert (
+        summary["label"].startswith(begin.removesuffix(" …"))
+        and len(begin) <= 120
+        and end == "seed 0"
+        and run.job_type == "train"
+    )
     assert run.run_group == run.run_id == (tracked / "wandb" / "id.txt").read_text()
     assert set(run.tags) == {"baseline", config["algo"]["name"], "cpu", *summary["kind"]}
     assert "-m dqnspeed.train env.id=toy_envs:Catch-v0 " in run.notes and run.notes.endswith(

@@ -62,12 +62,21 @@ def test_a_resumed_run_owes_no_updates_for_the_steps_that_fill_its_replay_anew()
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        ("", "an update of 32 for every agent step; learning rate 0.0001; epsilon 1 to 0.02 from agent step 10,000 to"),
-        ("experiment=process", "updates of 128 as fast as they go; learning rate 0.0001; epsilon 1 to 0.02 from agent"),
-        ("experiment=speedrun algo.epochs=3", "85.3333 agent steps; learning rate 0.001; entropy bonus 0.02 to 0.002"),
+        (
+            "",
+            "an update per agent step (batch size 32); learning rate 0.0001; epsilon 1 to 0.02 from agent step 10,000",
+        ),
+        (
+            "experiment=process",
+            "as many updates as possible (batch size 128); learning rate 0.0001; epsilon 1 to 0.02 from",
+        ),
+        (
+            "experiment=speedrun algo.epochs=3",
+            "85.3333 agent steps (batch size 256); learning rate 0.001; entropy bonus 0.02 to 0.002",
+        ),
         ("experiment=ladder/11_crop", "learning rate 0.001 to 0.0003 over 3,200 updates (409,600 agent steps)"),
-        ("experiment=speedrun", "target of the KL divergence 0.012 to 0.004 over 6,400 updates (819,200 agent steps)."),
-        ("algo=q_learning", "Schedule: an update of 1 for every agent step; epsilon 1."),
+        ("experiment=speedrun", "KL target 0.012 to 0.004 over 6,400 updates (819,200 agent steps)."),
+        ("algo=q_learning", "Schedule: an update per agent step (batch size 1); epsilon 1."),
     ],
 )
 def test_one_sentence_says_what_the_schedules_come_to(overrides: str, expected: str) -> None:

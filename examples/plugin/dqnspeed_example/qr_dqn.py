@@ -29,8 +29,7 @@ class QRDQN(DeepQ):
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         linear = typed(run.exploration, Exploration).linear  # noisy with exploration=noisy
-        size = spec.observation_shape, spec.num_actions, spec.largest
-        return FixedQuantilesNetwork(run.model, *size, linear, outputs=self.quantiles)
+        return FixedQuantilesNetwork(run, spec, linear, outputs=self.quantiles)
 
     def predict(self, network: Any, batch: Transitions) -> Tensor:
         taken = batch.actions[:, None, None].expand(-1, 1, self.quantiles)

@@ -85,12 +85,12 @@ def test_pictures_do_not_depend_on_which_frames_were_drawn(game: str) -> None:
 
 def test_threads_finish_an_interrupted_step_before_the_next_one() -> None:
     emulator, alone = Emulator("pong", 4, threads=2), Emulator("pong", 4)
-    threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()  # Ctrl-C, long before the step ends
+    threading.Timer(0.02, signal.raise_signal, [signal.SIGINT]).start()  # Ctrl-C, long before the step ends
     with pytest.raises(KeyboardInterrupt):
-        emulator.step([2] * 4, frames=6000)
+        emulator.step([2] * 4, frames=20_000)
     emulator.close()
     emulator.step([3] * 4)  # in the calling thread
-    alone.step([2] * 4, frames=6000)
+    alone.step([2] * 4, frames=20_000)
     alone.step([3] * 4)
     np.testing.assert_array_equal(emulator.ram().numpy(), alone.ram().numpy())
 
