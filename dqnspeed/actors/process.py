@@ -114,7 +114,8 @@ class ProcessActors(RemoteActors):
 
     Each actor has a pipe of its own, so a dead actor is noticed at once as the end of its pipe. The pipe carries
     finished episodes and, with ``transport=queue``, single pickled transitions: about as many as the queue of 8 in the
-    book. With ``transport=shared_memory`` actors write their rows into the buffer.
+    book. With ``transport=shared_memory`` actors write rows into shared arrays, and the
+    learner copies them into its replay buffer; rollouts are read in place.
 
     Args:
         copy_weights: actors load copies of the weights; otherwise they act with the learner's network.

@@ -254,7 +254,7 @@ class ProcessArguments(WorkerArguments):
     """Arguments of an actor process.
 
     Args:
-        buffers: arrays of the learner's buffer, with ``transport=shared_memory``.
+        buffers: shared arrays for the rows, with ``transport=shared_memory``.
     """
 
     weights: SharedWeights | WeightSnapshot
@@ -290,7 +290,7 @@ def run_worker(arguments: ProcessArguments, pipe: Any) -> None:
 class PipeChannel:
     """Channel to the learner on the same machine: a pipe of the worker's own, and shared memory.
 
-    Commands, counters and weights are in shared memory. Rows are written into the learner's buffer, or, with
+    Commands, counters and weights are in shared memory. Rows are written into shared arrays, or, with
     ``transport=queue``, pickled and sent through the pipe one at a time, as through the queue of the book's chapter 9.
     """
 

@@ -305,7 +305,7 @@ class RunConfig:
 
     @property
     def shares_replay(self) -> bool:
-        """Whether actor processes write directly into the replay buffer."""
+        """Whether actor processes write rows into shared memory, from which the learner copies or reads them."""
         return self.parallelism.shares_memory and self.parallelism.transport == "shared_memory"
 
     @property

@@ -1,4 +1,7 @@
-"""Trackers: callbacks that ``tracking.trackers`` names, such as TensorBoard and W&B."""
+"""Trackers: callbacks that ``tracking.trackers`` names, such as TensorBoard and W&B.
+
+The command line imports every module of this package, so a new tracker is one new module.
+"""
 
 from __future__ import annotations
 
