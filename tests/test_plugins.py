@@ -232,7 +232,7 @@ def test_what_plugins_must_not_do_is_one_sentence_each(tmp_path: Path) -> None:
         r"plugin second: replay=mine: is registered twice, by first\.Mine and second\.Mine\.",
         r"plugin plain: replay=plain: plain\.Mine must be a dataclass itself, under register\(\)\.",
         r"plugin bare: replay=bare: bare\.Mine\.extra must be made by option\(\.\.\.\)\.",
-        r"plugin other: replay=other: other\.Mine must be a subclass of dqnspeed\.buffers\.sampler\.Replay\.",
+        r"plugin other: replay=other: other\.Mine must be a subclass of dqnspeed\.buffers\.replay\.Replay\.",
         r"plugin halfway: could not be imported \(RuntimeError: halfway\)\.",
         r"plugin hides: replay=hides: hides\.Mine\.check hides what its base has; rename it\.",
         r"plugin nowhere: add_folder: .*no_such_folder is no folder\.",

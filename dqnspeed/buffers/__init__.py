@@ -3,10 +3,10 @@
 from dqnspeed.buffers.base import Buffer
 from dqnspeed.buffers.device_storage import DeviceStorage
 from dqnspeed.buffers.n_step import Batch, Transitions
-from dqnspeed.buffers.replay import ReplayBuffer
+from dqnspeed.buffers.replay import Replay, ReplayBuffer
 from dqnspeed.buffers.ring_buffer import RingBuffer, Rows, ring_layout
 from dqnspeed.buffers.rollout import RolloutBatch, RolloutBuffer
-from dqnspeed.buffers.sampler import Replay, Sampler
+from dqnspeed.buffers.sampler import Sampler
 from dqnspeed.buffers.storage import HostStorage, SharedStorage
 from dqnspeed.buffers.transition_queue import TransitionQueue
 from dqnspeed.buffers.uniform import UniformSampler

@@ -10,8 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from dqnspeed.buffers.device_storage import DeviceStorage
+from dqnspeed.buffers.replay import Replay
 from dqnspeed.buffers.ring_buffer import row_ranges
-from dqnspeed.buffers.sampler import Replay, Sampler, Window
+from dqnspeed.buffers.sampler import Sampler, Window
 from dqnspeed.buffers.sum_tree import SumTree
 from dqnspeed.config.options import option
 from dqnspeed.config.registry import register

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,8 +14,20 @@ from torch import Tensor
 from dqnspeed.buffers.device_storage import DeviceStorage
 from dqnspeed.buffers.n_step import Batch, NStepTransitions
 from dqnspeed.buffers.sampler import Sampler
+from dqnspeed.config.registry import base_of
+from dqnspeed.config.schema import ReplayConfig
 from dqnspeed.execution.arrays import Array
 from dqnspeed.execution.compiling import compiled
+
+
+@base_of("replay")
+@dataclass(frozen=True)
+class Replay(ReplayConfig):
+    """An option of ``replay``: experience that is drawn many times."""
+
+    def make(self, storage: DeviceStorage, seed: int) -> Sampler:
+        """Make the sampler of the rows of ``storage``."""
+        raise NotImplementedError
 
 
 class ReplayBuffer:

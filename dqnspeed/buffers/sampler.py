@@ -1,20 +1,14 @@
-"""Interface of a sampler, which chooses the transitions of a replay's batches, and of an option of ``replay``."""
+"""Interface of a sampler, which chooses the transitions of batches from a replay buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
 
-from dqnspeed.config.registry import base_of
-from dqnspeed.config.schema import ReplayConfig
 from dqnspeed.execution.arrays import Array
-
-if TYPE_CHECKING:
-    from dqnspeed.buffers.device_storage import DeviceStorage
 
 
 class Window(NamedTuple):
@@ -61,7 +55,7 @@ class Sampler(Protocol):
         """Take the ``errors`` ``(B,)``, TD errors or losses, of transitions that were drawn with weights.
 
         Args:
-            index: of the transitions in the flat columns, ``(B,) int64``.
+            index: positions of the transitions in the flat columns, ``(B,) int64``.
         """
 
     def state_dict(self) -> dict[str, Any]: ...
@@ -70,13 +64,3 @@ class Sampler(Protocol):
 
     def resume_empty(self, updates: int) -> None:
         """Resume a run that made ``updates`` updates and did not save its replay."""
-
-
-@base_of("replay")
-@dataclass(frozen=True)
-class Replay(ReplayConfig):
-    """An option of ``replay``: experience that is drawn many times."""
-
-    def make(self, storage: DeviceStorage, seed: int) -> Sampler:
-        """Make the sampler of the rows of ``storage``."""
-        raise NotImplementedError

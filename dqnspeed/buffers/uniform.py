@@ -10,8 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from dqnspeed.buffers.device_storage import DeviceStorage
+from dqnspeed.buffers.replay import Replay
 from dqnspeed.buffers.ring_buffer import row_ranges
-from dqnspeed.buffers.sampler import Replay, Sampler, Window
+from dqnspeed.buffers.sampler import Sampler, Window
 from dqnspeed.config.registry import register
 from dqnspeed.execution.arrays import Array, put
 from dqnspeed.execution.counter_rng import CounterGenerator
