@@ -168,5 +168,7 @@ time.sleep(600)
         measured = psutil.Process(int(killed.stdout.readline()))
         processes = [measured, *measured.children()]
         assert len(processes) == 2
+        while any(process.status() != psutil.STATUS_STOPPED for process in processes):
+            time.sleep(0.01)  # the kernel takes a moment to stop them
         os.kill(killed.pid, signal.SIGKILL)
     assert psutil.wait_procs(processes, timeout=20)[1] == []

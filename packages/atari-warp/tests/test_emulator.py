@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 import warp as wp
 from atari_warp import ConsoleBatch, Emulator, Preprocessing, kernels, reset_pool
 from atari_warp.rom_compiler import INTERPRETED
+from atari_warp.threads import ConsoleThreads
 from devices import DEVICES
 from recording import record
 
@@ -84,15 +85,17 @@ def test_pictures_do_not_depend_on_which_frames_were_drawn(game: str) -> None:
 
 
 def test_threads_finish_an_interrupted_step_before_the_next_one() -> None:
-    emulator, alone = Emulator("pong", 4, threads=2), Emulator("pong", 4)
-    threading.Timer(0.02, signal.raise_signal, [signal.SIGINT]).start()  # Ctrl-C, long before the step ends
+    finished = threading.Event()
+
+    def play(part: int) -> None:
+        if part == 0:
+            raise KeyboardInterrupt
+        time.sleep(0.3)
+        finished.set()
+
     with pytest.raises(KeyboardInterrupt):
-        emulator.step([2] * 4, frames=20_000)
-    emulator.close()
-    emulator.step([3] * 4)  # in the calling thread
-    alone.step([2] * 4, frames=20_000)
-    alone.step([3] * 4)
-    np.testing.assert_array_equal(emulator.ram().numpy(), alone.ram().numpy())
+        ConsoleThreads(consoles=4, threads=2).run(play)
+    assert finished.is_set()
 
 
 def test_nonzero_numbers_in_a_mask_reset_a_game() -> None:
