@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLearner, ActorCriticLoss
+from dqnspeed.algorithms import actor_critic
+from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLoss
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromRollouts
+from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import RolloutBatch
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
@@ -28,7 +30,7 @@ class A2C(ActorCritic, FromRollouts):
         return self.gae_lambda
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
-        return A2CLearner(self, run, spec, device)
+        return A2CLearner(run, spec, device)
 
     def check(self, run: RunConfig) -> None:
         if run.parallelism.processes:
@@ -45,7 +47,7 @@ class A2C(ActorCritic, FromRollouts):
         super().check(run)
 
 
-class A2CLearner(ActorCriticLearner):
+class A2CLearner(GradientLearner):
     """One step for each rollout, on n-step returns for the first of n steps and 1-step returns for the last."""
 
     METRICS = (*ActorCriticLoss._fields, "policy_lag")
@@ -57,7 +59,7 @@ class A2CLearner(ActorCriticLearner):
 
     def loss_inputs(self, batch: RolloutBatch) -> Mapping[str, Tensor]:
         names = ("observations", "actions", "returns", "weights")
-        return {**{name: getattr(batch, name) for name in names}, "ent_coef": self.ent_coef()}
+        return {**{name: getattr(batch, name) for name in names}, "ent_coef": actor_critic.ent_coef(self)}
 
     def loss(self, **inputs: Tensor) -> ActorCriticLoss:
-        return self.actor_critic_loss(**inputs)
+        return actor_critic.loss(self, **inputs)

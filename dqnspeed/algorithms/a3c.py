@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLearner, ActorCriticLoss
+from dqnspeed.algorithms import actor_critic
+from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLoss
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromStream
+from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import Batch, Transitions
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
@@ -29,7 +31,7 @@ class A3C(ActorCritic, FromStream):
     queue_batches: int = option("batches that may wait for the learner", ge=1)  # type: ignore[misc]
 
     def learner(self, run: RunConfig, spec: EnvSpec, device: torch.device) -> Learner:
-        return A3CLearner(self, run, spec, device)
+        return A3CLearner(run, spec, device)
 
     def check(self, run: RunConfig) -> None:
         super().check(run)
@@ -40,7 +42,7 @@ class A3C(ActorCritic, FromStream):
             )
 
 
-class A3CLearner(ActorCriticLearner):
+class A3CLearner(GradientLearner):
     """One step for each batch of n-step transitions, bootstrapped with the newest weights (Mnih et al. 2016)."""
 
     METRICS = (*ActorCriticLoss._fields, "policy_lag")
@@ -53,7 +55,7 @@ class A3CLearner(ActorCriticLearner):
         self.optimizer_step(*loss, policy_lag)
 
     def loss_inputs(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {**batch.arrays(), "ent_coef": self.ent_coef()}
+        return {**batch.arrays(), "ent_coef": actor_critic.ent_coef(self)}
 
     def loss(self, ent_coef: Tensor, **transitions: Tensor) -> ActorCriticLoss:
         batch = Transitions(**transitions)
@@ -62,4 +64,4 @@ class A3CLearner(ActorCriticLearner):
             _, next_values = self.network.policy_and_value(batch.next_observations)
         returns = batch.rewards + batch.discounts * next_values.detach()
         weights = torch.full_like(returns, 1 / len(returns))
-        return self.actor_critic_loss(batch.observations, batch.actions, returns, weights, ent_coef)
+        return actor_critic.loss(self, batch.observations, batch.actions, returns, weights, ent_coef)

@@ -120,6 +120,10 @@ class Algorithm(AlgoConfig):
         """Weight of the entropy in the loss, of algorithms whose policy is random."""
         return None
 
+    def metrics(self, learner: Any) -> dict[str, float]:
+        """Metrics of a report in addition to the metrics of updates."""
+        return {}
+
     def annealed(self) -> Iterator[tuple[str, float, float]]:
         """Numbers annealed as the learning rate is: name, first and last value."""
         yield from ()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms import make_network
+from dqnspeed.algorithms import algorithm_of, make_network
 from dqnspeed.algorithms.optimization import Optimization
 from dqnspeed.algorithms.target_network import TargetNetwork
 from dqnspeed.algorithms.update_metrics import LIKELY_CAUSES, NotFiniteError, UpdateMetrics
@@ -127,6 +127,7 @@ class GradientLearner:
         means = self._metrics.means(self.updates)
         if not all(torch.isfinite(parameter).all() for parameter in self.network.parameters()):
             raise NotFiniteError(f"update {self.updates}: a weight of the network is not finite. {LIKELY_CAUSES}")
+        means |= algorithm_of(self.run).metrics(self)
         return {**means, "train/learning_rate": self.optimization.learning_rate, **self._timer.metrics()}
 
     def state_dict(self) -> dict[str, Any]:

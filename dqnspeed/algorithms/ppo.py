@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dqnspeed.algorithms.actor_critic import ActorCritic, ActorCriticLearner, entropy_of
+from dqnspeed.algorithms import actor_critic
+from dqnspeed.algorithms.actor_critic import ActorCritic
 from dqnspeed.algorithms.base import Learner
 from dqnspeed.algorithms.data_sources import FromRollouts
+from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import RolloutBatch, RolloutBuffer
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
@@ -92,18 +94,19 @@ class PPOLoss(NamedTuple):
     clip_fraction: Tensor
 
 
-class PPOLearner(ActorCriticLearner):
+class PPOLearner(GradientLearner):
     """Proximal policy optimisation with the clipped objective (equation 7), as usually implemented.
 
-    Advantages are normalised in each batch, the value function may be clipped as the policy is, and the gradient's
-    norm is (Huang et al. 2022, "The 37 implementation details of proximal policy optimization", details 1 to 11).
+    Advantages are normalised in each batch, values may be clipped, and so is the norm of the gradient (Huang et al.
+    2022, "The 37 implementation details of proximal policy optimization", details 1 to 11).
     """
 
     METRICS = (*PPOLoss._fields, "policy_lag")
     _adaptive_kl: AdaptiveKL | None = None
 
     def __init__(self, algo: PPO, run: RunConfig, spec: EnvSpec, device: torch.device):
-        super().__init__(algo, run, spec, device)
+        super().__init__(run, spec, device)
+        self.algo = algo
         self._stopped_rollout = -1  # number of the last rollout that was stopped early
         if algo.adaptive_kl_target is not None and algo.adaptive_kl_target_final is not None:
             self._adaptive_kl = AdaptiveKL(
@@ -136,7 +139,7 @@ class PPOLearner(ActorCriticLearner):
             "returns": batch.returns,
             "advantages": normalized(batch) if self.algo.normalize_advantage else batch.advantages,
             "weights": batch.weights,
-            "ent_coef": self.ent_coef(),
+            "ent_coef": actor_critic.ent_coef(self),
         }
 
     def loss(
@@ -163,8 +166,9 @@ class PPOLearner(ActorCriticLearner):
             near = old_values + (values - old_values).clamp(-clip_range, clip_range)
             errors = torch.max(errors, (near - returns) ** 2)
         value_loss = errors @ weights
-        entropy = entropy_of(log_probs) @ weights
-        loss = policy_loss + self.algo.vf_coef * value_loss / 2 - self.entropy_bonus(entropy, ent_coef)
+        entropy = actor_critic.entropy_of(log_probs) @ weights
+        bonus = actor_critic.entropy_bonus(self.algo, entropy, ent_coef, logits.shape[1])
+        loss = policy_loss + self.algo.vf_coef * value_loss / 2 - bonus
         approx_kl = (ratio - 1 - log_ratio) @ weights  # never negative (Schulman, "Approximating KL divergence")
         clip_fraction = ((ratio - 1).abs() > clip_range).float() @ weights
         return PPOLoss(loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction)

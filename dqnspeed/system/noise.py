@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ from dqnspeed.system import machine
 
 WATCH_S = 1.5  # seconds for which other processes are watched
 MIN_BUSY_CORES, MIN_STOLEN = 0.1, 0.02  # reported from: cores kept busy by others, share of time that was stolen
-SPINNING = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite", "KMP_BLOCKTIME": "infinite"}
 
 
 def disturbances(cgroups: Path = machine.CGROUPS) -> list[str]:
@@ -22,7 +20,10 @@ def disturbances(cgroups: Path = machine.CGROUPS) -> list[str]:
     Args:
         cgroups: the system's folder of container limits.
     """
-    return [*_busy_processes(), *_limits(cgroups)]
+    found, quota, allowed = [*_busy_processes()], machine.cpu_quota(mounted=cgroups), len(machine.allowed_cores())
+    if quota < allowed:
+        found.append(f"the container may use {quota:g} cores' time of the {allowed} cores that it sees.")
+    return found
 
 
 def _busy_processes() -> Iterator[str]:
@@ -38,12 +39,3 @@ def _busy_processes() -> Iterator[str]:
     if busy >= MIN_BUSY_CORES:
         cores = len(machine.allowed_cores())
         yield f"other processes keep {busy:.1f} of {cores} core{'' if cores == 1 else 's'} busy."
-
-
-def _limits(cgroups: Path) -> Iterator[str]:
-    quota, allowed = machine.cpu_quota(mounted=cgroups), len(machine.allowed_cores())
-    if quota < allowed:
-        yield f"the container may use {quota:g} cores' time of the {allowed} cores that it sees."
-    for name, active in SPINNING.items():
-        if os.environ.get(name, "").lower() == active:
-            yield f"{name}={active} lets waiting threads spin, which takes time from others: unset it."

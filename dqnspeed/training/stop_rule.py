@@ -29,10 +29,7 @@ class StopRule:
 
     def cuts_short(self, progress: Progress) -> bool:
         """Whether to abandon an evaluation: after a signal, or when the time is over."""
-        return self._signals.received is not None or self._out_of_time(progress)
-
-    def _out_of_time(self, progress: Progress) -> bool:
-        return progress.wall_time_s >= self._max_seconds
+        return self._signals.received is not None or progress.wall_time_s >= self._max_seconds
 
     def is_met(self, progress: Progress, eval_mean: float | None = None) -> bool:
         """Whether the run is over. Sets ``reason``, and marks the run as solved if it is.
@@ -50,7 +47,7 @@ class StopRule:
             progress.solved()
         elif progress.agent_steps >= self.max_steps:
             self.reason = "max_steps"
-        elif self._out_of_time(progress):
+        elif progress.wall_time_s >= self._max_seconds:
             self.reason = "max_minutes"
         elif self._asked is not None:
             self.reason = self._asked
