@@ -163,15 +163,14 @@ def _local_time(seconds: float) -> str:
 
 
 def _machine(summary: Row) -> str:
-    machine = summary.get("machine") or {}
+    machine = summary["machine"]
     device = machine.get("gpu") or machine.get("device")
     facts = [machine.get("cpu"), f"{machine.get('cores')} cores", f"{machine.get('memory_gib')} GiB", device]
     return ", ".join(map(str, facts)) if machine else ""
 
 
 def _versions(summary: Row) -> str:
-    versions = summary.get("versions") or {}
-    return ", ".join(f"{name} {versions[name]}" for name in PACKAGES if name in versions)
+    return ", ".join(f"{name} {summary['versions'][name]}" for name in PACKAGES if name in summary["versions"])
 
 
 def _commit(summary: Row) -> str:

@@ -249,6 +249,9 @@ def _read_summary(folder: Path, reports: list[Row]) -> Row:
     """The summary of a run; of a run without one, ``run.json`` and its last report."""
     name = run_folder.SUMMARY if (folder / run_folder.SUMMARY).exists() else run_folder.BEGUN
     summary = run_folder.read_summary(folder, name)
+    summary |= {
+        key: {} for key in ("machine", "versions") if not isinstance(summary.get(key), dict)
+    }  # damaged or unknown
     if name == run_folder.BEGUN:
         last = reports[-1] if reports else {}
         updating = next((report["time"] for report in reports if report.get("train/updates")), math.inf)

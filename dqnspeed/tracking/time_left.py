@@ -10,30 +10,28 @@ from typing import Any
 from dqnspeed.tracking.run_folder import RUNS, SUMMARY, DamagedError, holding, read_config, read_summary
 from dqnspeed.tracking.trackers import hyperparameters
 
-MAX_RUNS = 50  # newest runs that are read
+MAX_RUNS = 50  # newest runs that are read, by the date in their folders' names
 SAME_MACHINE = ("cpu", "cores", "device", "gpu")
 
 
-def earlier_times(options: Mapping[str, Any], machine: Mapping[str, Any], but: Path) -> list[float]:
+def earlier_times(options: Mapping[str, Any], machine: Mapping[str, Any]) -> list[float]:
     """Seconds that earlier runs took to solve, evaluations included; infinite for a run that met a limit.
 
     Earlier runs are in ``outputs/`` and ``multirun/``, had this machine to themselves, and differ in their seed and
-    their recording only. Damaged runs are skipped.
+    their recording only. Runs that cannot be read are skipped.
 
     Args:
         options: configuration as plain data.
         machine: result of :func:`dqnspeed.system.machine.describe`.
-        but: folder of the present run.
     """
     times, wanted = list[float](), _compared(options)
-    folders = sorted(holding(map(Path, RUNS), SUMMARY) - {but}, key=lambda folder: folder.stat().st_mtime)
-    for folder in folders[-MAX_RUNS:]:
-        with contextlib.suppress(DamagedError, KeyError, TypeError):
+    for folder in sorted(holding(map(Path, RUNS), SUMMARY), key=lambda folder: folder.parts[1:])[-MAX_RUNS:]:
+        with contextlib.suppress(DamagedError, AttributeError, KeyError, TypeError, ValueError):
             summary = read_summary(folder)
             same = summary["benchmark"] and all(summary["machine"][name] == machine[name] for name in SAME_MACHINE)
             if same and _compared(read_config(folder)) == wanted:
                 if summary["solved"]:
-                    times.append(summary["time_to_solve_s"] + summary["eval_time_s"])
+                    times.append(float(summary["time_to_solve_s"]) + float(summary["eval_time_s"]))
                 elif summary["stopped_by"] in ("max_minutes", "max_steps"):
                     times.append(float("inf"))
     return sorted(times)

@@ -166,7 +166,7 @@ class Run:
     def _make_callbacks(self) -> list[Callback]:
         times = list[float]()
         if self.config.stop.on == "train" and self.config.tracking.progress != "off":
-            times = earlier_times(self.options, machine.describe(self.device), but=self.folder)
+            times = earlier_times(self.options, machine.describe(self.device))
         # The terminal comes first: other trackers may take long to finish, or be interrupted.
         progress = make_progress(self.config, self.label, times)
         return [progress, MetricsFile(), EpisodesFile(), *make_trackers(self.config.tracking), *self.request.callbacks]

@@ -473,3 +473,9 @@ def test_long_numbers_in_names_are_rounded_if_that_tells_them_apart() -> None:
     assert short_names([*labels, "a num_envs=2 lr=0.00125206"])[0] == "a lr=0.0012520653814999472"
     assert short_names(labels[:1]) == ["a num_envs=2 lr=0.001252"]
     assert shared_overrides(labels) == ["num_envs=2"] and shared_overrides(labels[:1]) == []
+
+
+def test_a_damaged_machine_is_left_out(runs: Path, run_report: Command) -> None:
+    change(runs / "a", machine="x", versions=[1])
+    code, shown, errors = run_report(runs)
+    assert (code, errors) == (0, "") and "baseline" in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,18 @@ def test_earlier_runs_tell_the_time_left(
         (folder / "summary.json").write_text(json.dumps({**times, "benchmark": True, "machine": {**here, "cpu": cpu}}))
     (tmp_path / "outputs" / "c" / "config.json").write_text(json.dumps({**config, "algo": {"name": "ppo"}}))
     machine_here = {**here, "cpu": "cpu"}
-    times = earlier_times(config, machine_here, but=Path("outputs/none"))
+    for name, damage in {
+        "e": [],
+        "f": {"machine": "x"},
+        "g": {"time_to_solve_s": "x"},
+        "h": {"eval_time_s": None},
+    }.items():
+        shutil.copytree(tmp_path / "outputs" / "a", tmp_path / "outputs" / name)
+        summary = json.loads((tmp_path / "outputs" / "a" / "summary.json").read_text())
+        (tmp_path / "outputs" / name / "summary.json").write_text(
+            json.dumps({**summary, **damage} if damage else damage)
+        )
+    times = earlier_times(config, machine_here)
     assert times == [100.0, 200.0]
     run = make_run("stop.max_minutes=10")
     progress = PlainProgress(run, "baseline", [*times, math.inf])
