@@ -27,11 +27,8 @@ def print_write_errors(path: Path, cleanup: Callable[[], None] = lambda: None) -
         yield
     except (OSError, ModuleNotFoundError) as error:
         cleanup()
-        print(
-            f"dqnspeed: {path}: cannot be written ({getattr(error, 'strerror', None) or error}).",
-            file=sys.stderr,
-            flush=True,
-        )
+        why = getattr(error, "strerror", None) or error
+        print(f"dqnspeed: {path}: cannot be written ({why}).", file=sys.stderr, flush=True)
 
 
 class Recorder:

@@ -73,7 +73,9 @@ def check_links(folder: Path) -> None:
     """Raise :class:`ConfigError` if a link leads out of ``folder`` where a run or a sweep would write."""
     root = folder.resolve()
     for name in WRITTEN:
-        for path in (root / name, *(root / name).rglob("*")):
+        # W&B writes into a new folder each time, and links from there to logs in its cache.
+        below = (root / WANDB_ID,) if name == WANDB else (root / name).rglob("*")
+        for path in (root / name, *below):
             if path.is_symlink() and root not in path.resolve().parents:
                 raise ConfigError(
                     f"{folder / path.relative_to(root)}: is a link that leads out of this folder, to files of others. "

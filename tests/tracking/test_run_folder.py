@@ -16,6 +16,7 @@ from dqnspeed.tracking.run_folder import (
     EPISODES,
     METRICS,
     SUMMARY,
+    check_links,
     holding,
     holds_run,
     newest_run,
@@ -92,3 +93,17 @@ def test_the_newest_run_is_the_one_that_reported_last(tmp_path: Path, monkeypatc
     Path("outputs/odd", METRICS).mkdir(parents=True)
     assert newest_run("run") == Path(names[1])
     assert newest_run("run", lambda folder: folder.name == "mine") == Path(names[2])
+
+
+def test_links_out_of_a_run_are_refused_but_those_of_wandb_to_its_logs(tmp_path: Path) -> None:
+    logs, folder = tmp_path / "cache" / "core.log", tmp_path / "run"
+    for parent in (logs.parent, folder / "wandb" / "offline-run-1"):
+        parent.mkdir(parents=True)
+    logs.touch()
+    (folder / "wandb" / "offline-run-1" / "debug-core.log").symlink_to(logs)
+    check_links(folder)
+    for name in ("wandb/id.txt", "metrics.jsonl", "checkpoints"):
+        (folder / name).symlink_to(logs)
+        with pytest.raises(ConfigError, match=rf"{name}: is a link that leads out of this folder"):
+            check_links(folder)
+        (folder / name).unlink()
