@@ -122,7 +122,7 @@ def _measure(players: Players, label: str, rounds: int) -> Rates:
 
 
 def _faster(rates: Rates, peers: Players) -> np.ndarray:
-    return np.max([rates[name] for name in peers], axis=0)
+    return np.asarray(np.max([rates[name] for name in peers], axis=0))
 
 
 def _median(numbers: Any) -> float:
