@@ -322,7 +322,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             )
         count = self._action_count
         least = -count if self._options.repeat_action_probability else 0
-        if values.min() < least or values.max() >= count:
+        played = values[~self._over] if self._over.any() else values  # the others start an episode and ignore theirs
+        if played.size and (played.min() < least or played.max() >= count):
             raise AssertionError(f"actions={values}: must be from 0 to {count - 1}.")
         return values
 
