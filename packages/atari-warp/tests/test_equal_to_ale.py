@@ -37,6 +37,20 @@ def test_games_equal_ale_in_every_frame(game: str, device: str) -> None:
     assert result.frames > 300
 
 
+@pytest.mark.parametrize(
+    "game",
+    [
+        "seaquest", "montezuma_revenge", "ms_pacman", "freeway",  # joysticks; the last two have no use for FIRE
+        "lost_luggage", "skiing",  # some actions count as NOOP
+        "breakout", "casino", "pong",  # paddles
+        "surround",  # the right port
+    ],
+)  # fmt: skip
+def test_games_equal_ale_under_all_18_actions(game: str) -> None:
+    result = verify(game, frames=3000, sequences=1, seed=5, actions="all")
+    assert result.refused is None and result.difference is None, result.line()
+
+
 @pytest.mark.parametrize("game", ["hangman", "tic_tac_toe_3d"])  # a score ends the game; the end of the game scores
 def test_a_game_equals_ale_until_it_ends(game: str) -> None:
     result = verify(game, frames=3000, sequences=1, seed=7)
