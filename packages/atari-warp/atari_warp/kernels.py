@@ -162,3 +162,27 @@ def observe(
         i, part, parts, resize, blank, left, width, halved, share, answers, screens, shades, columns, column_weights,
         rows, row_weights, pooled, observations,
     )  # fmt: skip
+
+
+@wp.func_native((NATIVE / "bits.h").read_text() + (NATIVE / "colors.h").read_text())
+def color_row(
+    i: int,
+    y: int,
+    state: wp.array2d(dtype=wp.uint8),
+    screens: wp.array4d(dtype=wp.uint8),
+    colors: wp.array(dtype=wp.uint32),
+    converted: wp.array3d(dtype=wp.uint8),
+    pictures: wp.array4d(dtype=wp.uint8),
+): ...
+
+
+@wp.kernel(module="unique", module_options=OPTIONS)
+def color(
+    state: wp.array2d(dtype=wp.uint8),
+    screens: wp.array4d(dtype=wp.uint8),
+    colors: wp.array(dtype=wp.uint32),
+    converted: wp.array3d(dtype=wp.uint8),
+    pictures: wp.array4d(dtype=wp.uint8),
+):
+    i, y = wp.tid()
+    color_row(i, y, state, screens, colors, converted, pictures)
