@@ -160,6 +160,7 @@ def _vector(game: str, threads: int) -> Callable[[], int]:
 
 def _emulator(game: str, count: int, arguments: Arguments) -> Callable[[], int]:
     emulator, actions, draws = Emulator(game, count, **arguments), _actions(game), np.random.default_rng(0)
+    emulator.wait_until_compiled()
 
     def play() -> int:
         emulator.step(draws.choice(actions, count), FRAME_SKIP, 0)
@@ -175,6 +176,7 @@ def _batch(game: str, count: int, arguments: Arguments, pool: int | None) -> Cal
     actions, draws = _actions(game), np.random.default_rng(0)
     options = Preprocessing(actions=tuple(actions))
     batch = ConsoleBatch(game, count, preprocessing=options, reset_pool=pool, **arguments)
+    batch.wait_until_compiled()
     batch.reset(range(count))
 
     def play() -> int:
