@@ -39,7 +39,7 @@ class ConsoleBatch(Consoles):
         preprocessing: observations, actions and episodes.
         rom: a ROM file to play instead of ale-py's.
         threads: CPU threads.
-        compile_rom: compile the game's code first; see :class:`Consoles`.
+        compile_rom: compile the game's code in the background; see :class:`Consoles`.
         reset_pool: additional consoles, at most ``num_envs``; ``None`` means a quarter of ``num_envs`` on a GPU and 0
             on a CPU. Environments are served in groups of at least 256.
         observes: make :attr:`observations`.

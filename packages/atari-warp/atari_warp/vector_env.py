@@ -205,7 +205,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def send(self, actions: Any) -> None:
         """Begin a step with ``actions`` as :meth:`step` takes them; the games play while the caller goes on."""
         given = self._checked(actions)
-        self._steps.begin(lambda: self.consoles.step(given.copy() if isinstance(given, np.ndarray) else given))
+        own = given.copy() if isinstance(given, np.ndarray) else given.clone()  # as the caller may change them
+        self._steps.begin(lambda: self.consoles.step(own))
 
     def recv(self) -> Arrays:
         """Wait for the step that :meth:`send` began, and return its results as :meth:`step` does."""
