@@ -141,6 +141,17 @@ def test_without_any_room_the_error_is_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+def test_a_game_that_cannot_be_compiled_is_interpreted(filled: Path, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "cache", "size=300k"), small_disk(tmp_path / "temporary", "size=100k"):
+        shutil.copytree(filled, tmp_path / "cache", ignore=shutil.ignore_patterns("pong*"), dirs_exist_ok=True)
+        script = START + "batch._translation.join(); [batch.step([0]) for _ in range(10)]"
+        played, waited = (run(tmp_path / "cache", "-c", script) for script in (script, PLAY))
+    assert played.returncode == 0 and played.stderr.count("\n") == 1
+    assert played.stderr.startswith("atari-warp: pong is interpreted, which is slower, as its code is not compiled. ")
+    assert waited.returncode == 1 and "EmulatorError: WARP_CACHE_PATH=" in waited.stderr.splitlines()[-1]
+
+
+@pytest.mark.integration
 def test_processes_that_compile_at_once_do_not_spoil_one_another(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     command = [sys.executable, "-c", PLAY]
@@ -260,15 +271,14 @@ def is_running(pid: int) -> bool:
     return bool(found.strip()) and not found.startswith("Z")
 
 
-def test_one_process_compiles_a_module_while_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warp.config.kernel_cache_dir", str(tmp_path))
+def test_one_process_compiles_a_module_while_others_wait(tmp_path: Path) -> None:
     entered = threading.Event()
 
     def enter() -> None:
-        with kernel_cache.exclusive("one"):  # a lock belongs to an open file, also within one process
+        with kernel_cache.exclusive(tmp_path, "one"):  # a lock belongs to an open file, also within one process
             entered.set()
 
-    with kernel_cache.exclusive("one"), kernel_cache.exclusive("another"):
+    with kernel_cache.exclusive(tmp_path, "one"), kernel_cache.exclusive(tmp_path, "another"):
         other = threading.Thread(target=enter)
         other.start()
         assert not entered.wait(0.3)
@@ -278,7 +288,6 @@ def test_one_process_compiles_a_module_while_others_wait(tmp_path: Path, monkeyp
 
 
 def test_a_process_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warp.config.kernel_cache_dir", str(tmp_path))
     monkeypatch.setattr(kernel_cache, "LOCK_TIMEOUT_S", 0.1)
-    with kernel_cache.exclusive("one"), kernel_cache.exclusive("one"):
-        pass
+    with kernel_cache.exclusive(tmp_path, "one") as first, kernel_cache.exclusive(tmp_path, "one") as second:
+        assert first and not second
