@@ -45,7 +45,7 @@ RAM_BYTES = 128
 class ALEInterface:
     """One game, with the methods of ``ale_py.ALEInterface``.
 
-    Saved states also hold the picture, which ALE draws anew with the next frame. There is no sound.
+    A saved state also holds the picture; after a restored state ALE shows it with the next frame only. There is no sound.
 
     Args:
         compile_rom: compile the game's code for more frames per second; until that is done, the code is interpreted.
@@ -75,7 +75,7 @@ class ALEInterface:
         """Load a ROM, and start its game at the default mode with the present settings.
 
         Args:
-            rom: ALE's name of a game, or the path of a ROM whose name is that of the game, such as ``pong.bin``.
+            rom: ALE's name of a game, or the path of a ROM with the name of a game, such as ``pong.bin``.
 
         Raises:
             UnknownGameError: the game is unknown.

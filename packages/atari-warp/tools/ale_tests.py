@@ -2,11 +2,11 @@
 
 Options, with their defaults.
   tests=all     env, interface, vector, or several with commas.
-  sdist=        ale-py's source distribution, a .tar.gz; without it, pip downloads that of the installed version.
+  sdist=        ale-py's source distribution, a .tar.gz; without it, pip downloads the installed version.
   games=all     some games are faster: several of ALE's ids with commas, such as Pong,SpaceInvaders.
 
 ALE's tests have another licence than this package, so they are not part of it: they are extracted to a temporary
-folder. There a plugin replaces the environments and the interface of ale_py by those of this package. Prints a table of
+folder. There a plugin puts the environments and the interface of this package in their places. Prints a table of
 the tests that passed and failed. The exit status is 1 if a test fails that is not expected to fail.
 """
 
