@@ -45,7 +45,7 @@ RAM_BYTES = 128
 class ALEInterface:
     """One game, with the methods of ``ale_py.ALEInterface``.
 
-    A saved state also holds the picture; after a restored state ALE shows it with the next frame only. There is no sound.
+    Unlike ALE's, a saved state also holds the picture. There is no sound.
 
     Args:
         compile_rom: compile the game's code for more frames per second; until that is done, the code is interpreted.
