@@ -20,10 +20,11 @@ from atari_warp.env import AtariEnv
 from atari_warp.games import ACTIONS, EmulatorError, Game, check_playable, find_game, known_games
 from atari_warp.preprocessing import Preprocessing
 from atari_warp.registration import register_envs
+from atari_warp.vector_env import AtariVectorEnv
 
 __all__ = [
-    "ACTIONS", "ALEInterface", "ALEState", "AtariEnv", "ConsoleBatch", "Emulator", "EmulatorError", "Game",
-    "Preprocessing", "check_playable", "find_game", "has_cuda", "known_games", "palette",
+    "ACTIONS", "ALEInterface", "ALEState", "AtariEnv", "AtariVectorEnv", "ConsoleBatch", "Emulator", "EmulatorError",
+    "Game", "Preprocessing", "check_playable", "find_game", "has_cuda", "known_games", "palette",
 ]  # fmt: skip
 
 register_envs()
