@@ -20,7 +20,7 @@ class Emulator(Consoles):
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
         rom: a ROM file to play instead of ale-py's.
         threads: CPU threads.
-        compile_rom: compile the game's code first; see :class:`Consoles`.
+        compile_rom: compile the game's code in the background; see :class:`Consoles`.
         trace: record which instructions are executed; see :meth:`Consoles.trace`.
         repeat_action_probability: probability that a frame repeats the action of the previous frame.
         max_episode_frames: time limit of a game in frames; ``None`` means no limit.

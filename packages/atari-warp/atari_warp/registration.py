@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 
 # Games with ids of both kinds, and games that ALE registers as v5 only. Reading games.yaml would take longer.
@@ -20,34 +22,49 @@ GAMES_OF_V5 = """
     space_war superman surround tetris tic_tac_toe_3d trondead turmoil video_checkers video_chess video_cube
     word_zapper
 """.split()
-MAX_FRAMES = 108_000
+V5 = {
+    "frameskip": 4,
+    "repeat_action_probability": 0.25,
+    "full_action_space": False,
+    "max_num_frames_per_episode": 108_000,
+}
+NO_FRAMESKIP_V4 = {**V5, "frameskip": 1, "repeat_action_probability": 0.0}
 
 
-def id_of(game: str, version: str = "v5") -> str:
-    """Id of a game, such as ``AtariWarp/SpaceInvaders-v5``, or with ``NoFrameskip-v4`` the other kind."""
-    return f"AtariWarp/{game.title().replace('_', '')}{'' if version.startswith('NoFrameskip') else '-'}{version}"
+def id_of(game: str, version: str = "-v5") -> str:
+    """Id of a game, such as ``AtariWarp/SpaceInvaders-v5``."""
+    return f"AtariWarp/{game.title().replace('_', '')}{version}"
 
 
 def register_envs() -> None:
     """Register all games under ``AtariWarp/``, once."""
     for game in (*GAMES_OF_BOTH, *GAMES_OF_V5):
-        _register(id_of(game), game, frameskip=4, repeat_action_probability=0.25)
+        _register(id_of(game), game, "make_v5", f"{__name__}:make_vec_v5")
     for game in GAMES_OF_BOTH:
-        _register(id_of(game, "NoFrameskip-v4"), game, frameskip=1, repeat_action_probability=0.0)
+        _register(id_of(game, "NoFrameskip-v4"), game, "make_no_frameskip_v4")
 
 
-def _register(id_: str, game: str, frameskip: int, repeat_action_probability: float) -> None:
-    if id_ in gymnasium.registry:
-        return
-    gymnasium.register(
-        id_,
-        entry_point="atari_warp.env:AtariEnv",
-        vector_entry_point="atari_warp.vector_env:AtariVectorEnv",
-        kwargs={
-            "game": game,
-            "repeat_action_probability": repeat_action_probability,
-            "full_action_space": False,
-            "frameskip": frameskip,
-            "max_num_frames_per_episode": MAX_FRAMES,
-        },
-    )
+def make_v5(**keywords: Any) -> gymnasium.Env[Any, Any]:
+    """Environment with the defaults of ``ALE/Pong-v5``."""
+    from atari_warp.env import AtariEnv
+
+    return AtariEnv(**{**V5, **keywords})
+
+
+def make_no_frameskip_v4(**keywords: Any) -> gymnasium.Env[Any, Any]:
+    """Environment with the defaults of ``PongNoFrameskip-v4``."""
+    from atari_warp.env import AtariEnv
+
+    return AtariEnv(**{**NO_FRAMESKIP_V4, **keywords})
+
+
+def make_vec_v5(preset: str | None = None, **keywords: Any) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+    """Vector environment with the defaults of ``ALE/Pong-v5``, or with those of a preset."""
+    from atari_warp.vector_env import AtariVectorEnv
+
+    return AtariVectorEnv(preset=preset, **{**({} if preset else V5), **keywords})  # type: ignore[arg-type]
+
+
+def _register(id_: str, game: str, make: str, make_vec: str | None = None) -> None:
+    if id_ not in gymnasium.registry:
+        gymnasium.register(id_, f"{__name__}:{make}", vector_entry_point=make_vec, kwargs={"game": game})
