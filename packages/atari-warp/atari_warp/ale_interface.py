@@ -108,6 +108,10 @@ class ALEInterface:
         if self._shows:
             self._show()
 
+    def wait_until_compiled(self) -> None:
+        """Wait until the game's code is compiled, as before a measurement."""
+        self._at_hand().wait_until_compiled()
+
     @staticmethod
     def isSupportedROM(rom: str | os.PathLike[str]) -> str | None:
         """Return the name of the game that a ROM of ale-py holds, or ``None``.

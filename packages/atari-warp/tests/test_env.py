@@ -110,11 +110,19 @@ def test_all_ids_of_ale_have_a_counterpart_with_its_defaults() -> None:
     ours = {id_ for id_ in gymnasium.registry if id_.startswith("AtariWarp/")}
     assert ours == expected and len(ours) == 104 + 62
     assert {gymnasium.spec(id_).kwargs["game"] for id_ in ours} == set(known_games())
-    for id_ in ours:
-        name = id_.removeprefix("AtariWarp/")
-        spec = gymnasium.spec(id_)
-        assert spec.kwargs == gymnasium.spec(name if name.endswith("v4") else f"ALE/{name}").kwargs
-        assert spec.vector_entry_point == "atari_warp.vector_env:AtariVectorEnv"
+
+
+@pytest.mark.parametrize(
+    ("id_", "frames", "chance"), [("AtariWarp/Pong-v5", 4, 0.25), ("AtariWarp/PongNoFrameskip-v4", 1, 0.0)]
+)
+def test_ids_have_the_defaults_of_ale(id_: str, frames: int, chance: float) -> None:
+    theirs = gymnasium.spec(id_.removeprefix("AtariWarp/") if frames == 1 else "ALE/Pong-v5").kwargs
+    assert (theirs["frameskip"], theirs["repeat_action_probability"]) == (frames, chance)
+    env: Any = gymnasium.make(id_, compile_rom=False).unwrapped
+    assert env.ale.getFloat("repeat_action_probability") == chance
+    assert env.ale.getInt("max_num_frames_per_episode") == theirs["max_num_frames_per_episode"]
+    assert env.step(0)[4]["frame_number"] == frames
+    assert gymnasium.make(id_, compile_rom=False, frameskip=3).unwrapped.step(0)[4]["frame_number"] == 3
 
 
 def test_an_id_with_the_name_of_the_module_needs_no_import() -> None:
