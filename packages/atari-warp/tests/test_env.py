@@ -104,6 +104,16 @@ def test_preprocessed_observations_equal_ale(game: str) -> None:
         assert_equal(ours.step(step % 5), theirs.step(step % 5), f"step {step}")
 
 
+@pytest.mark.slow
+def test_compiled_code_takes_over_in_the_middle_of_a_game() -> None:
+    env, interpreted = make_env(compile_rom=True), make_env()
+    assert_equal(env.reset(seed=1), interpreted.reset(seed=1), "reset")
+    for step in range(60):
+        if step == 20:
+            env.ale.wait_until_compiled()
+        assert_equal(env.step(step % 6), interpreted.step(step % 6), f"step {step}")
+
+
 def test_all_ids_of_ale_have_a_counterpart_with_its_defaults() -> None:
     theirs = [id_ for id_ in gymnasium.registry if id_.startswith("ALE/") or id_.endswith("NoFrameskip-v4")]
     expected = {f"AtariWarp/{id_.removeprefix('ALE/')}" for id_ in theirs if not id_.startswith("AtariWarp/")}
@@ -144,12 +154,14 @@ def test_gymnasium_finds_nothing_wrong(obs_type: str) -> None:
 def test_wrappers_of_gymnasium_work(tmp_path: Path) -> None:
     pytest.importorskip("moviepy")
     env = make_pong(render_mode="rgb_array")
-    recorded = RecordVideo(RecordEpisodeStatistics(TimeLimit(env, 20)), str(tmp_path), episode_trigger=lambda _: True)
+    recorded = RecordVideo(
+        RecordEpisodeStatistics(TimeLimit(env, 20)), str(tmp_path / "videos"), episode_trigger=lambda _: True
+    )
     recorded.reset(seed=0)
     *_, truncated, info = [recorded.step(0) for _ in range(20)][-1]
     assert truncated and info["episode"]["l"] == 20
     recorded.close()
-    assert list(tmp_path.glob("*.mp4"))
+    assert list(tmp_path.glob("videos/*.mp4"))
 
 
 def test_statistics_and_time_limits_of_gymnasium_work() -> None:
