@@ -127,7 +127,7 @@ def load_kernels() -> None:
 
 def base_kernels() -> list[Any]:
     """One kernel of each module that all games use."""
-    return [kernels.run_with(), kernels.observe, reset_pool.match]
+    return [kernels.run_with(), kernels.observe, kernels.color, reset_pool.match]
 
 
 def compile_in_child(task: Task, in_background: bool = False) -> None:
