@@ -1,8 +1,8 @@
 """PPO on Atari in one file, over Gymnasium's vector interface: ``python examples/ppo_cleanrl_style.py env=atari_warp``.
 
 ``env=ale`` trains on ale-py's AtariVectorEnv and ``env=envpool`` on EnvPool, with the same loop. The loop follows the
-PPO paper (Schulman et al. 2017) and "The 37 Implementation Details of Proximal Policy Optimization" (Huang et al. 2022),
-with CleanRL's numbers for Atari. Options: ``game=breakout minutes=2 num_envs=8 threads=1 seed=1 device=cpu``.
+PPO paper (Schulman et al. 2017) and its "37 Implementation Details" (Huang et al. 2022), with CleanRL's numbers for
+Atari. Options: ``game=breakout minutes=2 num_envs=8 threads=1 seed=1 device=cpu``.
 """
 
 from __future__ import annotations
