@@ -1,7 +1,8 @@
 """PPO of TorchRL on Atari: ``python examples/train_torchrl.py env=atari_warp``.
 
 ``env=torchrl`` makes the games one by one, in Gymnasium's wrappers, and ``env=ale`` takes ale-py's AtariVectorEnv.
-The numbers are CleanRL's for Atari. Options: ``game=breakout minutes=2 num_envs=8 threads=1 seed=1``.
+The numbers are CleanRL's for Atari. TorchRL refuses the autoreset mode NEXT_STEP, and resets games itself in
+DISABLED. Options: ``game=breakout minutes=2 num_envs=8 threads=1 seed=1``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Any
 
 import gymnasium
 import torch
-from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from tensordict.nn import TensorDictModule
 from torch import nn
@@ -27,7 +27,6 @@ from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
 OPTIONS = {"env": "atari_warp", "game": "pong", "minutes": 2.0, "num_envs": 8, "threads": 1, "seed": 1}
-AUTORESET = AutoresetMode.SAME_STEP  # TorchRL refuses NEXT_STEP
 NUM_STEPS, MINIBATCHES, EPOCHS, LEARNING_RATE = 128, 4, 4, 2.5e-4
 
 
@@ -36,12 +35,12 @@ def make_env(env: str, game: str, num_envs: int, threads: int) -> Any:
     if env == "atari_warp":
         from atari_warp import AtariVectorEnv
 
-        games = AtariVectorEnv(game, num_envs, preset="standard", autoreset_mode=AUTORESET, num_threads=threads)
+        games = AtariVectorEnv(game, num_envs, preset="standard", autoreset_mode="Disabled", num_threads=threads)
         return GymWrapper(games, categorical_action_encoding=True)
     if env == "ale":
         from ale_py.vector_env import AtariVectorEnv
 
-        games = AtariVectorEnv(game, num_envs, autoreset_mode=AUTORESET, num_threads=threads, episodic_life=True)
+        games = AtariVectorEnv(game, num_envs, autoreset_mode="SameStep", num_threads=threads, episodic_life=True)
         return GymWrapper(games, categorical_action_encoding=True)
     if env == "torchrl":
         batched = ParallelEnv if threads > 1 else SerialEnv
