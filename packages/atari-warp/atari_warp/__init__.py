@@ -16,8 +16,9 @@ from atari_warp.consoles import has_cuda
 from atari_warp.emulator import Emulator
 from atari_warp.games import ACTIONS, EmulatorError, Game, check_playable, find_game, known_games
 from atari_warp.preprocessing import Preprocessing
+from atari_warp.vector_env import AtariVectorEnv
 
 __all__ = [
-    "ACTIONS", "ConsoleBatch", "Emulator", "EmulatorError", "Game", "Preprocessing", "check_playable", "find_game",
-    "has_cuda", "known_games", "palette",
+    "ACTIONS", "AtariVectorEnv", "ConsoleBatch", "Emulator", "EmulatorError", "Game", "Preprocessing",
+    "check_playable", "find_game", "has_cuda", "known_games", "palette",
 ]  # fmt: skip

@@ -35,10 +35,11 @@ def _init_quietly() -> None:
 _init_quietly()
 
 PARTS = ("bits", "tia", "tia_registers", "dpc", "console", "cpu", "fast", "game", "agent", "entry")
-SIZE, LOAD, START, PLAY, BEGIN, STEP = range(6)
+SIZE, LOAD, START, PLAY, BEGIN, RESTART, STEP = range(7)
 (
-    POINTS, GAME_OVER, OUT_OF_TIME, LIVES, REWARD, TERMINATED, TRUNCATED, EPISODE_START, FIRST, SECOND, ANSWERS,
-) = range(11)  # fmt: skip
+    POINTS, GAME_OVER, OUT_OF_TIME, LIVES, REWARD, TERMINATED, TRUNCATED, EPISODE_START, ENDED, EPISODE_FRAMES, FRAMES,
+    FIRST, SECOND, LEFT_OUT, ANSWERS,
+) = range(15)  # fmt: skip
 
 # OpenCV rounds after each product and each sum, so the compiler must not fuse them.
 OPTIONS = {"enable_backward": False, "fuse_fp": False}
@@ -119,7 +120,8 @@ def observe_rows(
     i: int,
     part: int,
     parts: int,
-    resized_to: int,
+    resize: int,
+    blank: int,
     left: int,
     width: int,
     halved: int,
@@ -139,7 +141,8 @@ def observe_rows(
 @wp.kernel
 def observe(
     parts: int,
-    resized_to: int,
+    resize: int,
+    blank: int,
     left: int,
     width: int,
     halved: int,
@@ -156,6 +159,6 @@ def observe(
 ):
     i, part = wp.tid()
     observe_rows(
-        i, part, parts, resized_to, left, width, halved, share, answers, screens, shades, columns, column_weights,
+        i, part, parts, resize, blank, left, width, halved, share, answers, screens, shades, columns, column_weights,
         rows, row_weights, pooled, observations,
     )  # fmt: skip

@@ -8,16 +8,18 @@ struct EnvState {
 };
 
 enum { LASTING = 8 };  // such steps after a frame that showed older pixels
-enum { SIZE, LOAD, START, PLAY, BEGIN, STEP };
+// Those of agents: BEGIN switches consoles on, RESTART starts games or lives, and STEP plays.
+enum { SIZE, LOAD, START, PLAY, BEGIN, RESTART, STEP };
 i32* answer = &wp::index(answers, i, 0);
 if (order == SIZE) {
     answer[0] = (i32)sizeof(EnvState);
     return;
 }
-const bool plays = order == BEGIN || order == STEP;  // for an agent
+const bool plays = order >= BEGIN;  // for an agent
 const bool in_pool = i >= envs;
-if (in_pool && !plays) return;
-if ((order == LOAD || order == START) && !wp::index(mask, i)) return;
+if (in_pool && (!plays || order == RESTART)) return;
+if (plays && !in_pool) answer[LEFT_OUT] = !wp::index(mask, i);
+if (order != PLAY && !in_pool && !wp::index(mask, i)) return;
 wp::uint8* stored = &wp::index(state, i, 0);
 if (in_pool && order == STEP && ((EnvState*)stored)->agent.ready) return;
 #ifdef __CUDA_ARCH__
@@ -35,7 +37,7 @@ Made made = {memories, memories + 128, &wp::index(timers, 0), &wp::index(script,
 Player player = {console, made, &wp::index(facts, 0), &wp::index(tables, 0, 0), &wp::index(screens, i, 0, 0, 0)};
 Environment environment = {player, console, env.agent, &wp::index(settings, 0)};
 bool around = false;
-for (bool thorough = before.thorough || (order == STEP && (in_pool || environment.sees_all()));; thorough = true) {
+for (bool thorough = before.thorough || (order >= RESTART && (in_pool || environment.sees_all()));; thorough = true) {
     console.tia.top = plays ? environment.settings[TOP] : 0;
     console.tia.bottom = plays ? environment.settings[BOTTOM] : player.facts[ROWS];
     player.missed = player.whole = 0, player.loading = false;
@@ -51,9 +53,11 @@ for (bool thorough = before.thorough || (order == STEP && (in_pool || environmen
         }
     } else if (order == STEP && in_pool) environment.prepare(answer);
     else if (order == STEP) environment.step(wp::index(actions, i), thorough, answer);
+    else if (order == RESTART) environment.restart(thorough, answer);
     else {
         player.load();
         env.agent.seed = in_pool ? ~wp::index(seeds, i - envs) : wp::index(seeds, i), env.agent.drawn = 0;
+        env.agent.total = player.facts[FIRST_FRAME];
         if (in_pool) environment.plan_start();
         else environment.start(thorough), environment.begin(answer);
     }
@@ -72,7 +76,7 @@ if (!plays) {
 }
 // A game that showed older pixels is likely to do so again. A start whose frames drew both pictures completely clears
 // them.
-const bool starts = order == STEP ? before.agent.ended : order != PLAY;
+const bool starts = order == STEP ? before.agent.ended : order != PLAY && !(order == RESTART && before.agent.lost);
 if (in_pool || (starts && player.whole == 3)) env.thorough = 0;
 else if (around) env.thorough = LASTING;
 else if (env.thorough) env.thorough--;
