@@ -1,6 +1,8 @@
 """Atari 2600 emulator that plays many games at once, equal to ALE frame by frame."""
 
+import importlib
 import sys
+from typing import Any
 
 try:
     from atari_warp import kernels as kernels
@@ -22,3 +24,10 @@ __all__ = [
     "ACTIONS", "AtariVectorEnv", "ConsoleBatch", "Emulator", "EmulatorError", "Game", "Preprocessing",
     "check_playable", "find_game", "has_cuda", "known_games", "palette",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``atari_warp.sb3``, and Stable-Baselines3 with it, when it is first used."""
+    if name == "sb3":
+        return importlib.import_module("atari_warp.sb3")
+    raise AttributeError(f"module {__name__} has no attribute {name}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -52,16 +52,16 @@ class VecEnv(vec_env.VecEnv):  # type: ignore[misc]
         *,
         seed: int | None = None,
         monitor_dir: str | Path | None = None,
-        preset: str | None = "standard",
+        preset: Literal["standard", "machado"] | None = "standard",
         **options: Any,
     ):
         for name in FIXED.keys() & options.keys():
             raise EmulatorError(f"{name}={options[name]}: is chosen by VecEnv. Leave this keyword out.")
         self.env = AtariVectorEnv(game, num_envs, preset=preset, **FIXED, **options)
-        space = self.env.single_observation_space
-        self._is_color = len(space.shape) == 4  # (stack_num, height, width, 3)
+        space, shape = self.env.single_observation_space, self.env.single_observation_space.shape or ()
+        self._is_color = len(shape) == 4  # (stack_num, height, width, 3)
         if self._is_color:
-            stack_num, height, width, channels = space.shape
+            stack_num, height, width, channels = shape
             space = gymnasium.spaces.Box(0, 255, (stack_num * channels, height, width), np.uint8)
         super().__init__(num_envs, space, self.env.single_action_space)
         self._started = time.time()
@@ -98,17 +98,18 @@ class VecEnv(vec_env.VecEnv):  # type: ignore[misc]
             ``terminal_observation``, and ``episode`` if the game is over.
         """
         observations, rewards, terminated, truncated, info = self.env.step(self._actions)
-        dones, infos, points = terminated | truncated, _split(info), info.get("reward", rewards)
+        dones, infos = terminated | truncated, _split(info)
+        points: Any = info.get("unclipped_reward", rewards)
         if dones.any():
             endings = info["final_info"]
-            points = np.where(dones, endings.get("reward", rewards), points)
+            points = np.where(dones, endings.get("unclipped_reward", rewards), points)
             last, ended = self._channels_first(info["final_obs"]), _split(endings)
-            for i in np.flatnonzero(dones):
+            for i in np.flatnonzero(dones).tolist():
                 self.reset_infos[i], infos[i] = infos[i], {**ended[i], "terminal_observation": last[i]}
         self._points += points
         for i, one in enumerate(infos):
             one["TimeLimit.truncated"] = bool(truncated[i] and not terminated[i])
-            # A game that goes on after a lost life counts its frames on.
+            # A continued game has more frames than before the lost life.
             if dones[i] and self.reset_infos[i]["episode_frame_number"] <= one["episode_frame_number"]:
                 one["episode"] = self._finish_game(i, one["episode_frame_number"])
         return self._channels_first(observations), rewards.astype(np.float32), dones, infos

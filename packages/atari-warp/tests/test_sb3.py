@@ -84,7 +84,7 @@ def test_a_truncated_game_has_its_last_observation_and_statistics(pong: VecEnv) 
             assert infos[k]["TimeLimit.truncated"] is True
             assert infos[k]["episode"]["l"] == infos[k]["episode_frame_number"] >= SHORT
             last = infos[k]["terminal_observation"]
-            np.testing.assert_array_equal(last[:-1], before[k, 1:])  # the stack goes on
+            np.testing.assert_array_equal(last[:-1], before[k, 1:])  # one frame more
             assert (observations[k] == observations[k, :1]).all()  # and starts again with the next game
             assert pong.reset_infos[k]["episode_frame_number"] < SHORT
         if dones.any():
@@ -99,7 +99,7 @@ def test_a_lost_life_ends_an_episode_but_no_game() -> None:
     env.reset()
     lives, points, ends = 5, 0.0, 0
     for _, _, dones, infos in play(env, 1500):
-        points += infos[0]["reward"]
+        points += infos[0]["unclipped_reward"]
         if not dones[0]:
             continue
         ends += 1
