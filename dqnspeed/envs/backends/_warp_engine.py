@@ -43,7 +43,7 @@ class WarpEngine:
         if self._overlap:
             self._env.send(actions)
         else:
-            self._actions = actions
+            self._actions = np.array(actions)  # as the caller may change them
 
     def recv(self) -> RawStep:
         step = self._env.recv() if self._overlap else self._env.step(self._actions)

@@ -39,7 +39,7 @@ class ConsoleBatch(Consoles):
         preprocessing: observations, actions and episodes.
         rom: a ROM file to play instead of ale-py's.
         threads: CPU threads.
-        compile_rom: compile the game's code first; see :class:`Consoles`.
+        compile_rom: compile the game's code in the background; see :class:`Consoles`.
         reset_pool: additional consoles, at most ``num_envs``; ``None`` means a quarter of ``num_envs`` on a GPU and 0
             on a CPU. Environments are served in groups of at least 256.
         observes: make :attr:`observations`.
@@ -52,6 +52,7 @@ class ConsoleBatch(Consoles):
             updates changed pixels only, so it must not be written to.
         reward, terminated, truncated: ``(N,) int32`` Warp arrays of the agents' episodes.
         episode_start: ``(N,) int32``, 1 where this step started an episode and is no transition.
+        preprocessing: its options, with actions.
         outcomes: ``(N, 4) int32`` of the whole game, see :class:`Consoles`.
     """
 
@@ -71,7 +72,7 @@ class ConsoleBatch(Consoles):
         if options.actions is None:
             actions = (find_game(game) if isinstance(game, str) else game).legal
             options = dataclasses.replace(options, actions=actions)
-        self._preprocessing = options
+        self.preprocessing = options
         super().__init__(game, num_envs, device, rom, threads, options.settings, compile_rom, reset_pool)
         num_envs, pal = self.num_envs, self.game.pal
         shades = gray_levels(pal)[None] if options.grayscale else palette(pal).T
@@ -123,8 +124,8 @@ class ConsoleBatch(Consoles):
         self._give("seeds", self._seeds, given)
         self._select(mask)
         self._run(kernels.BEGIN)
-        first, most = int(self._field("frames").min()), self._preprocessing.max_num_frames_per_episode
-        if self._preprocessing.count_start_frames and first >= most:
+        first, most = int(self._field("frames").min()), self.preprocessing.max_num_frames_per_episode
+        if self.preprocessing.count_start_frames and first >= most:
             raise EmulatorError(
                 f"max_num_frames_per_episode={most}: must be larger, as this game starts with frame {first}."
             )
@@ -222,7 +223,7 @@ class ConsoleBatch(Consoles):
         return {f"pool_{name}": array[self.num_envs :] for name, array in arrays.items()}
 
     def _bytes_per_env(self) -> int:
-        options, picture = self._preprocessing, self.game.rows * WIDTH
+        options, picture = self.preprocessing, self.game.rows * WIDTH
         height, width = options.picture_shape(self.game.rows)
         stacked = 0 if options.img_height is None and options.stack_num == 1 else options.stack_num * height * width
         return super()._bytes_per_env() + (1 if options.grayscale else 3) * (picture + stacked)

@@ -32,6 +32,10 @@ class EmulatorError(ValueError):
     """Error of an argument: ``name=value: problem.``, and what to do about it."""
 
 
+class UnknownGameError(EmulatorError, TypeError):
+    """Error of a game's name; ALE raises a ``TypeError``."""
+
+
 @dataclass(frozen=True, repr=False)
 class Game:
     """Game as ALE starts it.
@@ -133,7 +137,8 @@ class Game:
 @functools.cache
 def known_games() -> dict[str, Game]:
     """Return all known games by name."""
-    loaded: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "games.yaml").read_text())
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the first is faster, and not everywhere
+    loaded: dict[str, dict[str, Any]] = yaml.load((FOLDER / "games.yaml").read_text(), loader)
     return {name: _game(name, **facts) for name, facts in loaded.items()}
 
 
@@ -141,12 +146,12 @@ def find_game(name: str) -> Game:
     """Return the game of this name.
 
     Raises:
-        EmulatorError: the game is unknown.
+        UnknownGameError: the game is unknown.
     """
     if name not in known_games():
-        near = difflib.get_close_matches(name, known_games(), n=3)
+        near = difflib.get_close_matches(str(name).lower(), known_games(), n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise EmulatorError(f"game={name}: unknown game.{hint}")
+        raise UnknownGameError(f"game={name}: unknown game.{hint}")
     return known_games()[name]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import difflib
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -120,9 +122,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             raise EmulatorError(f"autoreset_mode={autoreset_mode}: must be one of {known_modes}.") from wrong
         self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": ["rgb_array"], "render_fps": 15}
         self.render_mode = render_mode
-        threads = num_threads or min(
-            num_envs, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        )
+        if not isinstance(num_threads, (int, np.integer)) or num_threads < 0:
+            raise EmulatorError(f"num_threads={num_threads}: must be an integer of at least 0.")
+        threads = min(num_threads or _cores(), num_envs)
         self.consoles = ConsoleBatch(
             played, num_envs, device, options, threads=threads, compile_rom=compile_rom, reset_pool=reset_pool,
             observes=obs_type == "image",
@@ -206,7 +208,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def send(self, actions: Any) -> None:
         """Begin a step with ``actions`` as :meth:`step` takes them; the games play while the caller goes on."""
         given = self._checked(actions)
-        self._steps.begin(lambda: self.consoles.step(given.copy() if isinstance(given, np.ndarray) else given))
+        own = given.copy() if isinstance(given, np.ndarray) else given.clone()  # as the caller may change them
+        self._steps.begin(lambda: self.consoles.step(own))
 
     def recv(self) -> Arrays:
         """Wait for the step that :meth:`send` began, and return its results as :meth:`step` does."""
@@ -419,6 +422,11 @@ class _RamStack:
         return self.stack
 
 
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _refuse_unsupported(num_envs: int, batch_size: int, thread_affinity_offset: int, continuous: bool) -> None:
     if batch_size not in (0, num_envs):
         raise EmulatorError(f"batch_size={batch_size}: only num_envs is supported. Use ale_py's AtariVectorEnv.")
@@ -436,6 +444,11 @@ def _preprocessing(keywords: dict[str, Any], can_fire: bool) -> Preprocessing:
     if keywords.get("start_order") == "noops_then_fire" and 0 not in keywords["actions"]:
         keywords["noop_max"] = 0
     keywords["use_fire_reset"] = bool(keywords.get("use_fire_reset", True)) and can_fire
+    known = [each.name for each in dataclasses.fields(Preprocessing)]
+    for name in keywords:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise TypeError(f"{name}: unknown keyword." + (f" Did you mean {near[0]}?" if near else ""))
     return Preprocessing(**keywords)
 
 

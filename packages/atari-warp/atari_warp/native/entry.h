@@ -12,10 +12,12 @@ enum { LASTING = 8 };  // such steps after a frame that showed older pixels
 enum { SIZE, LOAD, START, PLAY, BEGIN, RESTART, STEP };
 i32* answer = &wp::index(answers, i, 0);
 if (order == SIZE) {
-    answer[0] = (i32)sizeof(EnvState);
+    answer[0] = (i32)sizeof(EnvState), answer[1] = (i32)(sizeof(Console) + 7) & ~7;  // the agent begins there
     return;
 }
 const bool plays = order >= BEGIN;  // for an agent
+// Without an agent the settings are the chance of a repeated action, times 2**31, and the frames of a game.
+const i32 limit = plays ? 0 : wp::index(settings, 1);
 const bool in_pool = i >= envs;
 if (in_pool && (!plays || order == RESTART)) return;
 if (plays && !in_pool) answer[LEFT_OUT] = !wp::index(mask, i);
@@ -43,13 +45,19 @@ for (bool thorough = before.thorough || (order >= RESTART && (in_pool || environ
     player.missed = player.whole = 0, player.loading = false;
     i32 started = order == BEGIN ? Console::NEVER : player.frames_of_start() + (order == LOAD ? IDLE_FRAMES : 0);
     player.unseen = thorough ? 0 : order == PLAY ? frames - drawn : started - 2;
+    if (order == LOAD) env.agent.seed = wp::index(seeds, i), env.agent.drawn = 0;
+    if (order == LOAD || order == START) env.agent.pressed = 0;
     if (order == LOAD) player.load();
     else if (order == START) player.start();
     else if (order == PLAY) {
+        const i32 sticky = wp::index(settings, 0);
         answer[POINTS] = 0;
-        for (i32 played = 0; played < frames && !console.over; played++) {
-            player.frame(player.legal(wp::index(actions, i)), 0x3f);
+        for (i32 played = 0; played < frames && !console.over && console.frames < limit; played++) {
+            const bool repeats = sticky && (i32)(env.agent.draw() >> 1) < sticky;
+            if (!repeats) env.agent.pressed = wp::index(actions, i);
+            player.frame(player.legal(env.agent.pressed), 0x3f);
             answer[POINTS] += player.count();
+            if (console.frames >= limit && player.unseen >= 0) player.missed |= Player::END;
         }
     } else if (order == STEP && in_pool) environment.prepare(answer);
     else if (order == STEP) environment.step(wp::index(actions, i), thorough, answer);
@@ -71,7 +79,7 @@ for (bool thorough = before.thorough || (order >= RESTART && (in_pool || environ
 if (!plays) {
     answer[REWARD] = answer[POINTS], answer[LEFT] = console.lives;
     answer[GAME_OVER] = answer[TERMINATED] = console.over;
-    answer[OUT_OF_TIME] = answer[TRUNCATED] = 0;
+    answer[OUT_OF_TIME] = answer[TRUNCATED] = console.frames >= limit;
     answer[EPISODE_START] = order != PLAY;
 }
 // A game that showed older pixels is likely to do so again. A start whose frames drew both pictures completely clears
