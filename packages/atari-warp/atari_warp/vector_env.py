@@ -75,6 +75,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         action_set: ALE numbers of the actions.
     """
 
+    closed = True  # Gymnasium 1.1 closes an environment that was never made
+
     def __init__(
         self,
         game: str,
@@ -148,6 +150,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._has_games = False
         self._over = np.zeros(num_envs, bool)  # environments whose episodes have ended
         self._process = os.getpid()
+        self.closed = False
 
     def reset(
         self, *, seed: int | Sequence[int] | np.ndarray | None = None, options: dict[str, Any] | None = None
