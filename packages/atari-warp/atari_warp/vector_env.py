@@ -75,6 +75,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         action_set: ALE numbers of the actions.
     """
 
+    closed = True  # Gymnasium 1.1 closes an environment that was never made
+
     def __init__(
         self,
         game: str,
@@ -148,6 +150,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._has_games = False
         self._over = np.zeros(num_envs, bool)  # environments whose episodes have ended
         self._process = os.getpid()
+        self.closed = False
 
     def reset(
         self, *, seed: int | Sequence[int] | np.ndarray | None = None, options: dict[str, Any] | None = None
@@ -192,8 +195,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         Returns:
             Observations, rewards ``(num_envs,) int32``, terminations and truncations ``(num_envs,) bool``, and ``info``
             with ``env_id``, ``lives``, ``frame_number`` and ``episode_frame_number``, ``(num_envs,) int32`` each, and
-            with clipped rewards ``reward``, the points themselves. In ``SAME_STEP`` mode, where an episode has ended,
-            also ``final_obs`` and ``final_info`` of its last step, with the masks ``_final_obs`` and ``_final_info``.
+            with clipped rewards ``unclipped_reward``, the points themselves. In ``SAME_STEP`` mode, where an episode
+            has ended, also ``final_obs`` and ``final_info`` of its last step, with the masks ``_final_obs`` and
+            ``_final_info``.
 
         Raises:
             AssertionError: ``actions`` have a wrong shape or dtype, or are out of range.
@@ -291,7 +295,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         info = {"env_id": np.arange(self.num_envs, dtype=np.int32)}
         info |= {name: numbers[:, column] for name, column in INFO.items()}
         if self._options.reward_clipping:
-            info["reward"] = numbers[:, kernels.POINTS]
+            info["unclipped_reward"] = numbers[:, kernels.POINTS]
         return info
 
     def _final(self, numbers: np.ndarray, over: np.ndarray) -> dict[str, Any]:
