@@ -205,6 +205,7 @@ def _stepper(env: Any, game: str, envs: int) -> Callable[[], int]:
 
 def _emulator(game: str, count: int, arguments: Arguments) -> Callable[[], int]:
     emulator, actions, draws = Emulator(game, count, **arguments), _actions(game), np.random.default_rng(0)
+    emulator.wait_until_compiled()
 
     def play() -> int:
         emulator.step(draws.choice(actions, count), FRAME_SKIP, 0)
@@ -218,8 +219,9 @@ def _emulator(game: str, count: int, arguments: Arguments) -> Callable[[], int]:
 
 def _batch(game: str, count: int, arguments: Arguments, pool: int | None) -> Callable[[], int]:
     actions, draws = _actions(game), np.random.default_rng(0)
-    options = Preprocessing(actions=tuple(actions), frame_skip=FRAME_SKIP, stack_size=STACK, noop_max=NOOPS)
+    options = Preprocessing(actions=tuple(actions), frameskip=FRAME_SKIP, stack_num=STACK, noop_max=NOOPS)
     batch = ConsoleBatch(game, count, preprocessing=options, reset_pool=pool, **arguments)
+    batch.wait_until_compiled()
     batch.reset(range(count))
 
     def play() -> int:

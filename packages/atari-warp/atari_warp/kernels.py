@@ -9,10 +9,22 @@ import os
 
 import warp as wp
 
-from atari_warp.rom_compiler import NATIVE, interpreter
+from atari_warp.kernel_cache import say, temporary_folder
+from atari_warp.rom_compiler import INTERPRETED, NATIVE, interpreter
 
 if wp.config.log_level == wp.LOG_INFO:  # the default, which prints a banner
     wp.config.log_level = wp.LOG_ERROR
+
+
+def _init() -> None:
+    """Start Warp, with a temporary folder for its cache where the usual one cannot be made."""
+    try:
+        _init_quietly()
+    except OSError as error:
+        folder = temporary_folder()
+        say(f"{error.filename}: cannot be made ({error.strerror}). Kernels are kept in {folder} instead.")
+        wp.config.kernel_cache_dir = str(folder)
+        _init_quietly()
 
 
 def _init_quietly() -> None:
@@ -32,13 +44,14 @@ def _init_quietly() -> None:
         os.close(nothing)
 
 
-_init_quietly()
+_init()
 
 PARTS = ("bits", "tia", "tia_registers", "dpc", "console", "cpu", "fast", "game", "agent", "entry")
-SIZE, LOAD, START, PLAY, BEGIN, STEP = range(6)
+SIZE, LOAD, START, PLAY, BEGIN, RESTART, STEP = range(7)
 (
-    POINTS, GAME_OVER, OUT_OF_TIME, LIVES, REWARD, TERMINATED, TRUNCATED, EPISODE_START, FIRST, SECOND, ANSWERS,
-) = range(11)  # fmt: skip
+    POINTS, GAME_OVER, OUT_OF_TIME, LIVES, REWARD, TERMINATED, TRUNCATED, EPISODE_START, ENDED, EPISODE_FRAMES, FRAMES,
+    FIRST, SECOND, LEFT_OUT, ANSWERS,
+) = range(15)  # fmt: skip
 
 # OpenCV rounds after each product and each sum, so the compiler must not fuse them.
 OPTIONS = {"enable_backward": False, "fuse_fp": False}
@@ -52,9 +65,15 @@ def hash_of_sources() -> bytes:
 
 
 @functools.cache
-def run_with(rom_code: str) -> wp.Kernel:
-    """Kernel that plays, with the C++ of a game's code from :mod:`atari_warp.rom_compiler`."""
-    body = "\n".join(interpreter(rom_code) if part == "fast" else (NATIVE / f"{part}.h").read_text() for part in PARTS)
+def run_with(rom_code: str | None = INTERPRETED, name: str | None = None) -> wp.Kernel:
+    """Kernel that plays, with the C++ of a game's code from :mod:`atari_warp.rom_compiler`.
+
+    Args:
+        rom_code: ``None`` if the kernel will be loaded and not compiled.
+        name: name in the object file; by default Warp's, which contains a hash of the C++.
+    """
+    parts = {part: (NATIVE / f"{part}.h").read_text() for part in PARTS}
+    body = "" if rom_code is None else "\n".join((parts | {"fast": interpreter(rom_code)}).values())
 
     def emulate(
         order: int,
@@ -81,7 +100,7 @@ def run_with(rom_code: str) -> wp.Kernel:
     emulate.__module__ = f"{__name__}.emulate"  # a Warp module of its own
     native = wp.func_native(body)(emulate)
 
-    @wp.kernel(module="unique", module_options=OPTIONS)
+    @wp.kernel(module="unique", name=name, module_options={**OPTIONS, "strip_hash": name is not None})
     def run(
         order: int,
         first: int,
@@ -119,7 +138,8 @@ def observe_rows(
     i: int,
     part: int,
     parts: int,
-    resized_to: int,
+    resize: int,
+    blank: int,
     left: int,
     width: int,
     halved: int,
@@ -139,7 +159,8 @@ def observe_rows(
 @wp.kernel
 def observe(
     parts: int,
-    resized_to: int,
+    resize: int,
+    blank: int,
     left: int,
     width: int,
     halved: int,
@@ -156,6 +177,30 @@ def observe(
 ):
     i, part = wp.tid()
     observe_rows(
-        i, part, parts, resized_to, left, width, halved, share, answers, screens, shades, columns, column_weights,
+        i, part, parts, resize, blank, left, width, halved, share, answers, screens, shades, columns, column_weights,
         rows, row_weights, pooled, observations,
     )  # fmt: skip
+
+
+@wp.func_native((NATIVE / "bits.h").read_text() + (NATIVE / "colors.h").read_text())
+def color_row(
+    i: int,
+    y: int,
+    state: wp.array2d(dtype=wp.uint8),
+    screens: wp.array4d(dtype=wp.uint8),
+    colors: wp.array(dtype=wp.uint32),
+    converted: wp.array3d(dtype=wp.uint8),
+    pictures: wp.array4d(dtype=wp.uint8),
+): ...
+
+
+@wp.kernel(module="unique", module_options=OPTIONS)
+def color(
+    state: wp.array2d(dtype=wp.uint8),
+    screens: wp.array4d(dtype=wp.uint8),
+    colors: wp.array(dtype=wp.uint32),
+    converted: wp.array3d(dtype=wp.uint8),
+    pictures: wp.array4d(dtype=wp.uint8),
+):
+    i, y = wp.tid()
+    color_row(i, y, state, screens, colors, converted, pictures)

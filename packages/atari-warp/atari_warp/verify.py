@@ -11,7 +11,7 @@ Options, with their defaults.
   mode=default        one of ALE's numbers, or all.
   difficulty=default  one of ALE's numbers, or all.
   device=cpu          device of the emulator.
-  compile_rom=no      yes compiles each game's code first.
+  compile_rom=no      yes compiles each game's code, and waits for it.
   out=.               folder for pictures of differences.
 
 Prints a table with the frames that scored and the games that ended, and its progress on the standard error. The exit
@@ -123,6 +123,7 @@ def verify(
     try:
         game = find_game(name).at(mode, difficulty)
         emulator, ale = Emulator(game, device=device, compile_rom=compile_rom), make_ale(name, mode, difficulty)
+        emulator.wait_until_compiled()
         choices = {"legal": game.legal, "minimal": game.minimal, "all": ALL_ACTIONS}[actions]
         search = (frames, sequences, consoles, seed, device, compile_rom)
         best = scoring_sequences(game, choices, *search) if consoles > 1 else []

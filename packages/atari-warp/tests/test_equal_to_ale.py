@@ -133,7 +133,9 @@ def test_lives_at_game_over_equal_ale() -> None:
 def test_noops_at_a_start_equal_ale_and_their_points_belong_to_the_first_step(game: str, fire: bool) -> None:
     counts = set[int]()
     for seed in range(4):
-        options = Preprocessing(noop_max=30, fire_reset=fire, actions=(0, 3))
+        options = Preprocessing(
+            use_fire_reset=fire, start_order="noops_then_fire", reward_clipping=False, actions=(0, 3)
+        )
         batch, ale = ConsoleBatch(game, 1, preprocessing=options), make_ale(game)
         first = ale.getEpisodeFrameNumber()
         batch.reset([seed])
