@@ -55,7 +55,6 @@
 
     CUDA_CALLABLE APART i32 changed(i32 reg, i32 value, i32 end) {
         access_tia(end);
-        tia.last[reg] = (u8)value;
         tia.change(reg, (u8)value, 3 * end);
         return end;
     }
@@ -74,7 +73,6 @@
 
     CUDA_CALLABLE APART i32 playfield_changed(i32 reg, i32 value, i32 end) {
         access_tia(end);
-        tia.last[reg] = (u8)value;
         tia.set_playfield(reg - 0x0d, (u8)value, 3 * end);
         return end;
     }

@@ -2,16 +2,21 @@
 
     // Write `value` to `reg` at `clock` of the frame (the end of the writing cycle).
     CUDA_CALLABLE void write(i32 reg, u8 value, i32 clock) {
-        if (is_there(reg, value)) return;
-        last[reg] = value;
-        change(reg, value, clock);
+        if (!draws(reg) || is_there(reg, value)) return;
+        if (moves(reg)) motion[reg - 0x20] = value >> 4;
+        else change(reg, value, clock);
     }
 
-    // Whether `value` is in `reg` already and writing it again has no effect: in NUSIZ0 to COLUBK, REFP0 to PF2, ENAM0
-    // to ENABL and VDELP0 to RESMP1, unless a player is hidden or a missile draws a starfield.
-    CUDA_CALLABLE bool is_there(i32 reg, u8 value) const {
+    // Whether writing the same value again has no effect: NUSIZ0 to COLUBK, REFP0 to PF2, ENAM0 to ENABL and VDELP0 to
+    // RESMP1.
+    static CUDA_CALLABLE bool lasts(i32 reg) {
         u64 lasting = 0x3f0 | 0xf800 | 0xe0000000 | 0x3e000000000ull;
-        return lasting >> reg & 1 && last[reg] == value && !(reg < 6 && hidden[reg - 4]) && !(reg == 4 && star);
+        return lasting >> reg & 1;
+    }
+
+    // Whether `value` is in `reg` already, unless a player is hidden or a missile draws a starfield.
+    CUDA_CALLABLE bool is_there(i32 reg, u8 value) const {
+        return lasts(reg) && last[reg] == value && !(reg < 6 && hidden[reg - 4]) && !(reg == 4 && star);
     }
 
     // Whether a register is not one of sound, and exists.
@@ -21,6 +26,7 @@
     static CUDA_CALLABLE bool moves(i32 reg) { return reg >= 0x20 && reg <= 0x24 && reg != 0x22; }
 
     CUDA_CALLABLE APART void change(i32 reg, u8 value, i32 clock) {
+        if (lasts(reg)) last[reg] = value;
         i32 k;
         switch (reg) {
             case 0x01:  // VBLANK
@@ -61,7 +67,7 @@
                 break;
             case 0x0d: case 0x0e: case 0x0f:  // PF0, PF1, PF2
                 set_playfield(reg - 0x0d, value, clock);
-                break;
+                return;
             case 0x10: case 0x11:  // RESP0, RESP1
                 reset_player(reg - 0x10, clock, clock % LINE - BLANK);
                 break;
@@ -78,7 +84,7 @@
                 break;
             case 0x1b: case 0x1c:  // GRP0, GRP1
                 set_graphic(reg - 0x1b, value, clock);
-                break;
+                return;
             case 0x1d: case 0x1e:  // ENAM0, ENAM1
                 k = reg - 0x1d;
                 value &= 2;
@@ -94,7 +100,7 @@
                 enabl = value;
                 enable_ball();
                 break;
-            case 0x20: case 0x21: case 0x22: case 0x23: case 0x24:  // HMP0, HMP1, HMM0, HMM1, HMBL
+            case 0x22:  // HMM0
                 set_motion(reg - 0x20, value >> 4, clock);
                 break;
             case 0x25: case 0x26:  // VDELP0, VDELP1
@@ -145,7 +151,7 @@
     CUDA_CALLABLE void set_playfield(i32 k, u8 value, i32 clock) {
         const i32 phase = clock / 3 & 3;  // a line has a multiple of four cycles
         change_objects(1 << PF, clock + (phase == 0 ? 4 : phase == 1 ? 5 : phase == 2 ? 2 : 3));
-        pf[k] = value;
+        pf[k] = last[0x0d + k] = value;
         enable(PF, pf[0] >> 4 | pf[1] | pf[2]);
         anew = 1;
     }
