@@ -2,83 +2,58 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
 import torch
-import warp as wp
-from atari_warp import ConsoleBatch, EmulatorError
+from atari_warp import AtariVectorEnv, EmulatorError
 
 from dqnspeed.envs.backends.base import ActorError, AnyArray, RawStep
 
-SHARED_KEYS = ("game", "version")  # of a saved state, alike for all consoles
+SHARED_KEYS = ("game", "version")  # of a saved state, alike for all games
 
 
 class WarpEngine:
-    """Engine over :class:`atari_warp.ConsoleBatch`: many consoles on threads of a CPU, or on a GPU.
+    """Engine over :class:`atari_warp.AtariVectorEnv`: many games on threads of a CPU, or on a GPU.
 
     Args:
-        meanings: ALE's names of the actions.
-        overlap: games step after :meth:`send`, in a thread that waits for them.
+        env: gives tensors, and single frames instead of stacks.
+        overlap: games step after :meth:`send`, beside the caller; on a GPU they always do.
 
     Attributes:
         device: device of the games, on which actions may be given.
     """
 
-    def __init__(self, consoles: ConsoleBatch, meanings: Sequence[str], overlap: bool):
-        self.num_envs = consoles.num_envs
-        self.device: torch.device | None = torch.device(str(consoles.device))
-        self._consoles = consoles
-        self._actions: Any = None  # copies, as a step still reads them after send() has returned
-        self._meanings = list(meanings)
-        on_gpu = consoles.device.is_cuda
-        # A stream of torch: torch's default stream and streams that Warp makes wait for each other.
-        self._stream = wp.stream_from_torch(torch.cuda.Stream(str(consoles.device))) if on_gpu else None
-        self._waits = ThreadPoolExecutor(1, "emulator") if overlap and not on_gpu else None
-        self._step: Future[None] | None = None
-        wp.synchronize_device(consoles.device)
+    def __init__(self, env: AtariVectorEnv, overlap: bool):
+        self.num_envs = env.num_envs
+        self.device: torch.device | None = torch.device(str(env.consoles.device))
+        self._env = env
+        self._overlap = overlap or self.device.type == "cuda"
+        self._actions: Any = None
 
     def reset(self, seeds: list[int]) -> RawStep:
-        with self._beside_the_learner():
-            self._wait_for_readers()
-            try:
-                self._consoles.reset(seeds)
-            except EmulatorError as error:
-                raise ActorError(str(error)) from error
-            return self._raw()
+        nothing = np.zeros(self.num_envs, bool)
+        try:
+            observations, info = self._env.reset(seed=seeds)
+        except EmulatorError as error:
+            raise ActorError(str(error)) from error
+        return RawStep(self._frames(observations), np.zeros(self.num_envs), nothing, nothing, info["lives"])
 
     def send(self, actions: AnyArray) -> None:
-        self._actions = (
-            actions.copy() if isinstance(actions, np.ndarray) else wp.from_torch(actions.to(torch.int32, copy=True))
-        )
-        if self._waits is not None:
-            self._step = self._waits.submit(self._consoles.step, self._actions)
-            return
-        with self._beside_the_learner():
-            self._wait_for_readers()
-            self._consoles.step(self._actions)
+        if self._overlap:
+            self._env.send(actions)
+        else:
+            # A copy, as the caller may change them.
+            self._actions = actions.clone() if isinstance(actions, torch.Tensor) else actions.copy()
 
     def recv(self) -> RawStep:
-        if self._step is not None:
-            self._step.result()
-        with self._beside_the_learner():
-            return self._raw()
-
-    def _beside_the_learner(self) -> contextlib.AbstractContextManager[Any]:
-        """Context in which work on a GPU goes to the games' own stream."""
-        return contextlib.nullcontext() if self._stream is None else wp.ScopedStream(self._stream, sync_enter=False)
-
-    def _wait_for_readers(self) -> None:
-        """Let a step wait until the learner's stream has read the frames that the step overwrites."""
-        if self._stream is not None:
-            self._stream.wait_stream(wp.stream_from_torch(torch.cuda.current_stream(str(self._consoles.device))))
+        step = self._env.recv() if self._overlap else self._env.step(self._actions)
+        observations, rewards, terminated, truncated, info = step
+        points = rewards.numpy().astype(np.float64)
+        return RawStep(self._frames(observations), points, terminated.numpy(), truncated.numpy(), info["lives"])
 
     def save_games(self) -> list[dict[str, Any]]:
-        self._wait()
-        state = self._consoles.save_state()
+        state = self._env.save_state()
         common = {name: str(state.pop(name)) for name in SHARED_KEYS}
         # One row for each environment; some environments have a console of the reset pool too.
         each = range(self.num_envs)
@@ -90,36 +65,21 @@ class WarpEngine:
             arrays = {
                 name: np.concatenate([game[name] for game in games]) for name in games[0] if name not in SHARED_KEYS
             }
-            self._wait()
-            self._consoles.load_state({**common, **arrays})
-            wp.synchronize_device(self._consoles.device)
+            self._env.load_state({**common, **arrays})
         except (EmulatorError, KeyError, ValueError):  # saved by another backend, or another version of the emulator
             return False
         return True
 
     def call(self, name: str) -> Any:
         if name == "render":
-            self._wait()
-            return self._consoles.render(0)
-        if name == "get_action_meanings":
-            return self._meanings
-        raise AttributeError(name)
+            pictures = self._env.render()
+            return None if pictures is None else pictures[0]
+        return getattr(self._env, name)()
 
     def close(self) -> None:
-        if self._waits is not None:
-            self._waits.shutdown()
-        self._wait()
-        self._consoles.close()
+        self._env.close()
 
-    def _wait(self) -> None:
-        """Wait for the step in progress."""
-        if self._step is not None:
-            wait([self._step])
-        if self._stream is not None:
-            wp.synchronize_stream(self._stream)
-
-    def _raw(self) -> RawStep:
-        points, terminated, truncated, lives = self._consoles.read_outcomes().T
-        seen = self._consoles.observations
-        frames = seen.numpy() if self._stream is None else wp.to_torch(seen)
-        return RawStep(frames, points.astype(np.float64), terminated.astype(bool), truncated.astype(bool), lives)
+    def _frames(self, observations: torch.Tensor) -> AnyArray:
+        """Frames ``(N, C, H, W)`` of observations ``(N, 1, H, W)`` or ``(N, 1, H, W, 3)``, without a copy."""
+        frames = observations if observations.ndim == 4 else observations[:, 0].permute(0, 3, 1, 2)
+        return frames if frames.is_cuda else frames.numpy()

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
@@ -14,12 +14,8 @@ from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs.backends.base import Backend, Engine, NotInstalledError
 from dqnspeed.envs.base import Wrappers
 from dqnspeed.envs.games import fire_index
-from dqnspeed.envs.wrappers import with_taps
 from dqnspeed.system import machine
 from dqnspeed.system.startup import startup
-
-if TYPE_CHECKING:
-    from atari_warp import Preprocessing  # optional dependency
 
 MISSING = "atari-warp is not installed. Install it with pip install 'dqnspeed[emulator]'."
 
@@ -59,16 +55,14 @@ class AtariWarp(Backend):
         wrappers = typed(run.wrappers, Wrappers)
         if wrappers.resize is None and wrappers.crop is not None:
             raise self.refusal(f"crops only images that it resizes, and wrappers.crop={wrappers.crop} comes without")
-        if wrappers.resize is not None and wrappers.resize > (side := wrappers.smallest_side):
-            raise self.refusal(f"resizes to at most {side} here, and wrappers.resize={wrappers.resize} is larger")
 
     def check_here(self, run: RunConfig) -> None:
         game = self.game_of(run)
         with self._emulator_errors():
-            from atari_warp import check_playable, find_game, has_cuda
+            from atari_warp import Preprocessing, check_playable, find_game, has_cuda
 
             check_playable(game.rom, game.mode, game.difficulty)
-            self._preprocessing(run)
+            Preprocessing(**self._preprocessing(run))
             first = find_game(game.rom).at(game.mode, game.difficulty).first_frame
         if game.max_episode_frames <= first:
             raise self.refusal(
@@ -79,22 +73,28 @@ class AtariWarp(Backend):
 
     def make(self, run: RunConfig, overlap: bool, render_mode: str | None, seeds: Sequence[int]) -> Engine:
         with self._emulator_errors():
-            from atari_warp import ACTIONS, ConsoleBatch, find_game
+            from atari_warp import AtariVectorEnv
 
             from dqnspeed.envs.backends._warp_engine import WarpEngine
 
             game = self.game_of(run)
-            # Actors set their share of the cores; an evaluation runs alone and may use all.
-            threads = self.threads or min(run.num_envs, machine.cores())
-            stages = dataclasses.replace(self._preprocessing(run), render_full_screen=render_mode is not None)
-            played = find_game(game.rom).at(game.mode, game.difficulty)
             with startup.within("compilation"):
-                consoles = ConsoleBatch(
-                    played, run.num_envs, self.played_on, stages, threads=threads, compile_rom=self.compile_rom,
+                env = AtariVectorEnv(
+                    game.rom,
+                    run.num_envs,
+                    # Actors set their share of the cores; an evaluation runs alone and may use all.
+                    num_threads=self.threads or min(run.num_envs, machine.cores()),
+                    full_action_space=game.full_action_space,
+                    mode=game.mode,
+                    difficulty=game.difficulty,
+                    array="torch",
+                    device=self.played_on,
+                    compile_rom=self.compile_rom,
                     reset_pool=self.reset_pool,
-                )  # fmt: skip
-            names = [ACTIONS[action] for action in stages.actions or ()]
-            return WarpEngine(consoles, with_taps(names) if stages.tap_frames else names, overlap)
+                    render_mode=None if render_mode is None else "rgb_array",
+                    **self._preprocessing(run),
+                )
+            return WarpEngine(env, overlap)
 
     def for_random_play(self) -> Backend:
         return dataclasses.replace(self, threads=0, device="cpu", compile_rom=False, reset_pool=0)
@@ -113,26 +113,24 @@ class AtariWarp(Backend):
         except ValueError as error:
             raise ConfigError(f"backend={self.name}: {error} Use backend=auto.") from error
 
-    def _preprocessing(self, run: RunConfig) -> Preprocessing:
-        from atari_warp import Preprocessing, find_game
-
+    def _preprocessing(self, run: RunConfig) -> dict[str, Any]:
+        """Keywords of :class:`atari_warp.Preprocessing`."""
         game, wrappers = self.game_of(run), run.wrappers
-        played = find_game(game.rom)
-        actions = played.legal if game.full_action_space else played.minimal
-        crop = None
-        if wrappers.crop:
-            top, bottom, left, right = wrappers.crop
-            crop = (top, bottom, left, right)
-        return Preprocessing(
-            frame_skip=wrappers.frame_skip,
-            tap_frames=wrappers.tap_frames,
-            max_pool=wrappers.max_pool,
-            grayscale=wrappers.grayscale,
-            crop=crop,
-            screen_size=wrappers.resize,
-            noop_max=wrappers.noop_max if 0 in actions else 0,
-            fire_reset=wrappers.fire_reset and fire_index(game) is not None,
-            sticky_actions=game.sticky_actions,
-            max_episode_frames=game.max_episode_frames,
-            actions=actions,
-        )
+        return {
+            "frameskip": wrappers.frame_skip,
+            "tap_frames": wrappers.tap_frames,
+            "maxpool": wrappers.max_pool,
+            "final_frame": "newest",
+            "grayscale": wrappers.grayscale,
+            "crop": tuple(wrappers.crop) if wrappers.crop else None,
+            "img_height": wrappers.resize,
+            "img_width": wrappers.resize,
+            "noop_max": wrappers.noop_max,
+            "use_fire_reset": wrappers.fire_reset and fire_index(game) is not None,
+            "start_order": "noops_then_fire",
+            "stack_num": 1,  # stacks are built from single frames, the same for every backend
+            "reward_clipping": False,  # returns are of the unclipped game
+            "repeat_action_probability": game.sticky_actions,
+            "max_num_frames_per_episode": game.max_episode_frames,
+            "count_start_frames": True,
+        }

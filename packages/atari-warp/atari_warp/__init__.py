@@ -10,14 +10,21 @@ except (OSError, RuntimeError, AttributeError) as error:  # AttributeError: a Wa
     is_command = sys.argv[:1] == ["-m"] and any(argument.startswith(__name__) for argument in sys.orig_argv)
     raise (SystemExit(problem) if is_command else ImportError(problem)) from error
 
+from atari_warp.ale_interface import ALEInterface
+from atari_warp.ale_state import ALEState
 from atari_warp.console_batch import ConsoleBatch
 from atari_warp.console_data import palette
 from atari_warp.consoles import has_cuda
 from atari_warp.emulator import Emulator
+from atari_warp.env import AtariEnv
 from atari_warp.games import ACTIONS, EmulatorError, Game, check_playable, find_game, known_games
 from atari_warp.preprocessing import Preprocessing
+from atari_warp.registration import register_envs
+from atari_warp.vector_env import AtariVectorEnv
 
 __all__ = [
-    "ACTIONS", "ConsoleBatch", "Emulator", "EmulatorError", "Game", "Preprocessing", "check_playable", "find_game",
-    "has_cuda", "known_games", "palette",
+    "ACTIONS", "ALEInterface", "ALEState", "AtariEnv", "AtariVectorEnv", "ConsoleBatch", "Emulator", "EmulatorError",
+    "Game", "Preprocessing", "check_playable", "find_game", "has_cuda", "known_games", "palette",
 ]  # fmt: skip
+
+register_envs()

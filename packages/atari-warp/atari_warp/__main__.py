@@ -1,21 +1,25 @@
-"""Measure the speed here: ``python -m atari_warp game=pong num_envs=1,16,256 threads=1 device=cpu``.
+"""Measure the speed here: ``python -m atari_warp game=pong num_envs=1,16,64 threads=1 device=cpu``.
 
 Options, with their defaults:
   game=pong          one of ALE's games, several with commas, or all.
-  num_envs=1,16,256  numbers of consoles.
-  threads=1          CPU threads.
+  num_envs=1,16,64   numbers of consoles.
+  threads=1          CPU threads, of all libraries.
   device=cpu         device of the emulator.
   compile_rom=yes    compiles games' code first, on a CPU; no interprets it.
   reset_pool=auto    consoles that start games ahead, where observations are made; auto: a quarter of num_envs on a
                      GPU, none on a CPU.
+  rounds=9           rounds of measurements, 0.3 seconds of each library.
 
-Prints frames per second of one ALE, of ALE's AtariVectorEnv, and of the emulator with and without observations. All are
-measured in turn, so that a busy machine slows them alike; shown are medians of nine rounds, and of their ratios. With
-several games only observations are measured, for the last number of num_envs.
+Prints frames per second of one ALE, of ALE's AtariVectorEnv, of EnvPool if it is installed, and of the emulator with
+and without observations. All are measured in turn, so that a busy machine slows them alike; shown are medians of the
+rounds, and of their ratios. With several games only observations are measured, for the last number of num_envs, and
+the last line has the median of the games.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import statistics
 import sys
 import time
@@ -33,13 +37,15 @@ from atari_warp.games import EmulatorError, check_playable, find_game
 from atari_warp.preprocessing import Preprocessing
 
 OPTIONS: dict[str, str | int] = {
-    "game": "pong", "num_envs": "1,16,256", "threads": 1, "device": "cpu", "compile_rom": "yes", "reset_pool": "auto",
+    "game": "pong", "num_envs": "1,16,64", "threads": 1, "device": "cpu", "compile_rom": "yes", "reset_pool": "auto",
+    "rounds": 9,
 }  # fmt: skip
-ROUNDS, ROUND_S, FRAME_SKIP, VECTOR_ENVS = 9, 0.4, 4, 16
-TASK = "4 frames an action, the maximum of the last two, gray, 84x84"
+ROUND_S, WARM_UP_STEPS, FRAME_SKIP, STACK, NOOPS, MOST_PEERS = 0.3, 16, 4, 4, 30, 64
+TASK = "4 frames an action, the maximum of the last two, gray, 84x84, 4 stacked"
 
 Arguments = dict[str, Any]
-Players = dict[str, tuple[Callable[[], int], int]]  # function that plays some frames, and the index of its baseline
+Players = dict[str, Callable[[], int]]  # functions that play some frames, and return their number
+Rates = dict[str, np.ndarray]  # frames per second of each player, (rounds,) float
 
 
 def main() -> int:
@@ -51,55 +57,76 @@ def main() -> int:
             check_playable(name)
         counts, threads, device = _counts(str(options["num_envs"])), int(options["threads"]), str(options["device"])
         arguments: Arguments = {"device": device, "threads": threads, "compile_rom": options["compile_rom"] == "yes"}
-        pool = _pool(str(options["reset_pool"]))
+        pool, rounds = _pool(str(options["reset_pool"])), int(options["rounds"])
         if len(names) == 1:
-            _one_game(names[0], counts, arguments, pool)
+            _one_game(names[0], counts, arguments, pool, rounds)
         else:
-            _many_games(names, counts[-1], arguments, pool)
+            _many_games(names, counts[-1], arguments, pool, rounds)
     except EmulatorError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
 
 
-def _one_game(game: str, counts: Sequence[int], arguments: Arguments, pool: int | None) -> None:
+def _one_game(game: str, counts: Sequence[int], arguments: Arguments, pool: int | None, rounds: int) -> None:
     threads, device = arguments["threads"], arguments["device"]
-    players: Players = {"ALE, one console": (_ale(game), 0)}
-    players[f"AtariVectorEnv, {VECTOR_ENVS} games, {_threads(threads)}, observations"] = (_vector(game, threads), 1)
+    envs = min(counts[-1], MOST_PEERS)
+    peers = {f"{name}, {_games(envs)}, {_threads(threads)}": play for name, play in _peers(game, envs, threads).items()}
+    silent: Players = {"ALE, one console": _ale(game)}
+    seeing: Players = {}
     for count in counts:
-        where = device if device != "cpu" else _threads(min(threads, count))
-        players[f"emulator, {_games(count)}, {where}, no pictures"] = (_emulator(game, count, arguments), 0)
-        players[f"emulator, {_games(count)}, {where}, observations"] = (_batch(game, count, arguments, pool), 1)
-    rates = _rates(players, game)
-    print(f"{game}; observations: {TASK}\n\n| | frames/s | ratio to ALE |\n|---|---:|---:|")
-    for name, (rate, ratio) in rates.items():
-        print(f"| {name} | {rate:,.0f} | {ratio:.2f}x |")
+        label = f"emulator, {_games(count)}, {device if device != 'cpu' else _threads(min(threads, count))}"
+        silent[f"{label}, no pictures"] = _emulator(game, count, arguments)
+        seeing[f"{label}, observations"] = _batch(game, count, arguments, pool)
+    rates = _measure(silent | peers | seeing, game, rounds)
+    print(f"{game}; observations: {TASK}\n\n| | frames/s | |\n|---|---:|---:|")
+    for players, baseline, whose in (
+        (silent, rates["ALE, one console"], "ALE's"),
+        (peers | seeing, _faster(rates, peers), "of the faster library's"),
+    ):
+        for name in players:
+            print(f"| {name} | {_median(rates[name]):,.0f} | {_median(rates[name] / baseline):.2f}x {whose} |")
 
 
-def _many_games(games: Sequence[str], count: int, arguments: Arguments, pool: int | None) -> None:
+def _many_games(games: Sequence[str], count: int, arguments: Arguments, pool: int | None, rounds: int) -> None:
     threads, device = arguments["threads"], arguments["device"]
-    where = device if device != "cpu" else _threads(threads)
-    print(f"{TASK}; {where}\n\n| game | AtariVectorEnv, {VECTOR_ENVS} games | emulator, {_games(count)} | |")
-    print("|---|---:|---:|---:|", flush=True)
+    title, rows = ["game", "emulator"], list[list[float]]()
     for game in games:
-        players: Players = {"theirs": (_vector(game, threads), 0), "ours": (_batch(game, count, arguments, pool), 0)}
-        (theirs, _), (ours, ratio) = _rates(players, game).values()
-        print(f"| {game} | {theirs:,.0f} | {ours:,.0f} | {ratio:.2f}x |", flush=True)
+        peers = _peers(game, count, threads)
+        rates = _measure({"emulator": _batch(game, count, arguments, pool)} | peers, game, rounds)
+        if not rows:
+            title += [*peers, *(f"to {name}" for name in peers), "to the faster"]
+            print(f"{TASK}; {_games(count)}, {device if device != 'cpu' else _threads(threads)}\n")
+            print("| " + " | ".join(title) + " |\n|---" + "|---:" * (len(title) - 1) + "|")
+        ratios = [
+            rates["emulator"] / baseline for baseline in (*(rates[name] for name in peers), _faster(rates, peers))
+        ]
+        speeds = " | ".join(f"{_median(rates[name]):,.0f}" for name in ("emulator", *peers))
+        rows.append(list(map(_median, ratios)))
+        print(f"| {game} | {speeds} | " + " | ".join(f"{ratio:.2f}x" for ratio in rows[-1]) + " |", flush=True)
+    medians = " | ".join(f"{_median(column):.2f}x" for column in zip(*rows, strict=True))
+    print(f"| median of {_games(len(rows))} |" + " |" * (len(title) - len(rows[0]) - 1) + f" {medians} |")
 
 
-def _rates(players: Players, label: str) -> dict[str, tuple[float, float]]:
-    """Frames per second of each player and its ratio to its baseline, as medians over the rounds."""
+def _measure(players: Players, label: str, rounds: int) -> Rates:
+    for play in players.values():
+        for _ in range(WARM_UP_STEPS):
+            play()
     rates: dict[str, list[float]] = {name: [] for name in players}
-    for turn in range(ROUNDS):
-        for name, (play, _) in players.items():
+    for turn in range(rounds):
+        for name, play in players.items():
             rates[name].append(_rate(play))
-        end = "\n" if turn + 1 == ROUNDS else ""
-        print(f"\r{label}: {turn + 1} of {ROUNDS} rounds", end=end, file=sys.stderr, flush=True)
-    found, each = dict[str, tuple[float, float]](), list(rates.values())
-    for name, own in rates.items():
-        pairs = zip(own, each[players[name][1]], strict=True)
-        found[name] = statistics.median(own), statistics.median(a / b for a, b in pairs)
-    return found
+        end = "\n" if turn + 1 == rounds else ""
+        print(f"\r{label}: {turn + 1} of {rounds} rounds", end=end, file=sys.stderr, flush=True)
+    return {name: np.array(own) for name, own in rates.items()}
+
+
+def _faster(rates: Rates, peers: Players) -> np.ndarray:
+    return np.asarray(np.max([rates[name] for name in peers], axis=0))
+
+
+def _median(numbers: Any) -> float:
+    return statistics.median(map(float, numbers))
 
 
 def _threads(count: int) -> str:
@@ -142,18 +169,36 @@ def _ale(game: str) -> Callable[[], int]:
     return play
 
 
-def _vector(game: str, threads: int) -> Callable[[], int]:
+def _peers(game: str, envs: int, threads: int) -> Players:
+    """AtariVectorEnv, and EnvPool if it is installed and has the game."""
     from ale_py.vector_env import AtariVectorEnv
 
-    env = AtariVectorEnv(
-        game, VECTOR_ENVS, num_threads=threads, frameskip=FRAME_SKIP, stack_num=1, repeat_action_probability=0.0
-    )
+    options: dict[str, Any] = {
+        "noop_max": NOOPS,
+        "use_fire_reset": False,
+        "stack_num": STACK,
+        "repeat_action_probability": 0.0,
+    }
+    found: Players = {}
+    peers = {"AtariVectorEnv": AtariVectorEnv(game, envs, frameskip=FRAME_SKIP, num_threads=threads, **options)}
+    if importlib.util.find_spec("envpool"):
+        envpool = importlib.import_module("envpool")
+        task = "".join(map(str.capitalize, game.split("_"))) + "-v5"
+        if task in envpool.list_all_envs():
+            options |= {"frame_skip": FRAME_SKIP, "max_episode_steps": 27_000}
+            peers["EnvPool"] = envpool.make(task, "gym", num_envs=envs, num_threads=threads, **options)
+    for name, env in peers.items():
+        env.reset()
+        found[name] = _stepper(env, game, envs)
+    return found
+
+
+def _stepper(env: Any, game: str, envs: int) -> Callable[[], int]:
     count, draws = len(_actions(game)), np.random.default_rng(0)
-    env.reset(seed=0)
 
     def play() -> int:
-        env.step(draws.integers(count, size=VECTOR_ENVS))
-        return FRAME_SKIP * VECTOR_ENVS
+        env.step(draws.integers(count, size=envs))
+        return FRAME_SKIP * envs
 
     return play
 
@@ -174,7 +219,7 @@ def _emulator(game: str, count: int, arguments: Arguments) -> Callable[[], int]:
 
 def _batch(game: str, count: int, arguments: Arguments, pool: int | None) -> Callable[[], int]:
     actions, draws = _actions(game), np.random.default_rng(0)
-    options = Preprocessing(actions=tuple(actions))
+    options = Preprocessing(actions=tuple(actions), frameskip=FRAME_SKIP, stack_num=STACK, noop_max=NOOPS)
     batch = ConsoleBatch(game, count, preprocessing=options, reset_pool=pool, **arguments)
     batch.wait_until_compiled()
     batch.reset(range(count))

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from atari_warp.games import EmulatorError, find_game, known_games
 
-CHOICES = {"compile_rom": ("yes", "no"), "actions": ("legal", "minimal")}
+CHOICES = {"compile_rom": ("yes", "no"), "actions": ("legal", "minimal", "all")}
 
 
 def parse_options(

@@ -15,13 +15,13 @@ import warp as wp
 from atari_warp import kernels
 from atari_warp.console_data import gray_levels, palette
 from atari_warp.consoles import NO_CONSOLES, WIDTH, Consoles
+from atari_warp.cpu_launch import packed
 from atari_warp.games import EmulatorError, Game, find_game
 from atari_warp.kernel_cache import compiled
-from atari_warp.preprocessing import Preprocessing, area_weights
+from atari_warp.preprocessing import ENLARGE, KEEP, SHRINK, Preprocessing, area_weights, interpolation_weights
 from atari_warp.reset_pool import NOT_REPLACED, swap_launches
 
 GPU_PARTS = 21  # parts of an observation that a GPU computes in parallel
-MAX_TERMS = 40  # picture rows in one row of an observation; pixels.h has room for as many
 
 
 class ConsoleBatch(Consoles):
@@ -43,6 +43,7 @@ class ConsoleBatch(Consoles):
         compile_rom: compile the game's code in the background; see :class:`Consoles`.
         reset_pool: additional consoles, at most ``num_envs``; ``None`` means a quarter of ``num_envs`` on a GPU and 0
             on a CPU. Environments are served in groups of at least 256.
+        observes: make :attr:`observations`.
 
     Raises:
         EmulatorError: an argument cannot be used, or Warp cannot compile the kernel.
@@ -52,6 +53,7 @@ class ConsoleBatch(Consoles):
             updates changed pixels only, so it must not be written to.
         reward, terminated, truncated: ``(N,) int32`` Warp arrays of the agents' episodes.
         episode_start: ``(N,) int32``, 1 where this step started an episode and is no transition.
+        preprocessing: its options, with actions.
         outcomes: ``(N, 4) int32`` of the whole game, see :class:`Consoles`.
     """
 
@@ -65,12 +67,13 @@ class ConsoleBatch(Consoles):
         threads: int = 1,
         compile_rom: bool = False,
         reset_pool: int | None = None,
+        observes: bool = True,
     ):
         options = preprocessing or Preprocessing()
         if options.actions is None:
             actions = (find_game(game) if isinstance(game, str) else game).legal
             options = dataclasses.replace(options, actions=actions)
-        self._preprocessing = options
+        self.preprocessing = options
         super().__init__(game, num_envs, device, rom, threads, options.settings, compile_rom, reset_pool)
         num_envs, pal = self.num_envs, self.game.pal
         shades = gray_levels(pal)[None] if options.grayscale else palette(pal).T
@@ -79,9 +82,8 @@ class ConsoleBatch(Consoles):
         self._pooled = wp.zeros(shape, dtype=wp.uint8, device=self.device)
         self.episode_start = self._answers[:num_envs, kernels.EPISODE_START]
         self.observations = self._pooled
-        if options.screen_size is not None or options.stack_size > 1:
-            sides = shape[2:] if options.screen_size is None else (options.screen_size, options.screen_size)
-            shape = (num_envs, options.stack_size * len(shades), *sides)
+        if options.img_height is not None or options.stack_num > 1:
+            shape = (num_envs, options.stack_num * len(shades), *options.picture_shape(self.game.rows))
             self.observations = wp.zeros(shape, dtype=wp.uint8, device=self.device)
         saved = dataclasses.replace(options, render_full_screen=False)  # which does not change a game
         self._version = hashlib.sha256(f"{self._version}{saved}".encode()).hexdigest()[:16]
@@ -89,18 +91,21 @@ class ConsoleBatch(Consoles):
         self._answers_on_host = None
         if self.device.is_cuda:
             self._answers_on_host = wp.empty(self._answers.shape, dtype=int, device="cpu", pinned=True)
-        self._observations = [self._observe_launch(part) for part in self._threads.parts]
+        self._observations = [packed(self._observe_launch(part)) for part in self._threads.parts] if observes else []
         replacements = wp.full(num_envs, NOT_REPLACED, dtype=int, device=self.device)
         consoles = self._answers, self._state, self._screens
         self._replacements = replacements
-        self._swaps = swap_launches(num_envs, self.reset_pool, replacements, *consoles) if self.reset_pool else []
-        self._has_games = False
+        self._swaps = (
+            swap_launches(num_envs, self.reset_pool, replacements, self._mask, *consoles) if self.reset_pool else []
+        )
+        self._has_games, self._selects_some = False, True
 
-    def reset(self, seeds: Any) -> None:
-        """Switch all consoles on and start their first games.
+    def reset(self, seeds: Any, mask: Any = None) -> None:
+        """Switch consoles on and start their first games.
 
         Args:
             seeds: ``(N,)`` integers from 0 to 2**64 - 1, for no-ops and sticky actions.
+            mask: ``(N,)``; where it is 0 nothing changes. ``None`` takes all, and the reset pool with them.
 
         Raises:
             EmulatorError: ``seeds`` cannot be used.
@@ -115,32 +120,62 @@ class ConsoleBatch(Consoles):
                 raise EmulatorError(problem) from error
             if not all(known):
                 raise EmulatorError(problem)
+        if mask is not None:
+            self._check_started()
         self._give("seeds", self._seeds, given)
+        self._select(mask)
         self._run(kernels.BEGIN)
-        first, most = int(self._field("frames").min()), self._preprocessing.max_episode_frames
-        if first >= most:
-            raise EmulatorError(f"max_episode_frames={most}: must be larger, as this game starts with frame {first}.")
+        first, most = int(self._field("frames").min()), self.preprocessing.max_num_frames_per_episode
+        if self.preprocessing.count_start_frames and first >= most:
+            raise EmulatorError(
+                f"max_num_frames_per_episode={most}: must be larger, as this game starts with frame {first}."
+            )
         self._has_games = True
 
-    def step(self, actions: Any) -> None:
+    def restart(self, mask: Any = None) -> None:
+        """Start the next games, or go on after a lost life, on all consoles or where ``mask`` ``(N,)`` is not 0.
+
+        Raises:
+            EmulatorError: :meth:`reset` was not called, or ``mask`` cannot be used.
+        """
+        self._check_started()
+        self._select(mask)
+        for launch in self._swaps:
+            launch.launch()
+        self._run(kernels.RESTART)
+
+    def step(self, actions: Any, mask: Any = None) -> None:
         """Play one step of each game, or start the next one.
 
         Args:
             actions: ``(N,)`` indices into :attr:`Preprocessing.actions`, of the types that :meth:`Emulator.step`
                 takes. ``-1 - k`` is action ``k`` without sticky actions.
+            mask: ``(N,)``; where it is 0 nothing changes. ``None`` steps all games.
 
         Raises:
-            EmulatorError: :meth:`reset` was not called, or ``actions`` cannot be used.
+            EmulatorError: :meth:`reset` was not called, or ``actions`` or ``mask`` cannot be used.
         """
-        if not self._has_games:
-            raise EmulatorError("step: no games have started. Call reset() or load_state() first.")
+        self._check_started()
         self._give("actions", self._actions, actions)
+        self._select(mask)
         for launch in self._swaps:
             launch.launch()
         self._run(kernels.STEP)
 
+    def _check_started(self) -> None:
+        if not self._has_games:
+            raise EmulatorError("step: no games have started. Call reset() or load_state() first.")
+
+    def _select(self, mask: Any) -> None:
+        """Choose the consoles of the next launch."""
+        if mask is not None:
+            self._give("mask", self._mask, mask)
+        elif self._selects_some:
+            self._mask.fill_(1)
+        self._selects_some = mask is not None
+
     def read_outcomes(self) -> np.ndarray:
-        """:attr:`outcomes` on the host.
+        """All numbers of the last step on the host, ``(N, kernels.ANSWERS) int32``.
 
         On a GPU the host waits for Warp's current stream only.
         """
@@ -149,7 +184,7 @@ class ConsoleBatch(Consoles):
             wp.copy(self._answers_on_host, answers)
             wp.synchronize_stream(wp.get_stream(self.device))
             answers = self._answers_on_host
-        return np.array(answers.numpy()[: self.num_envs, : kernels.REWARD])
+        return np.array(answers.numpy()[: self.num_envs])
 
     def save_state(self) -> dict[str, np.ndarray]:
         arrays = self._pictures() | (self._pool_arrays() if self.reset_pool else {})
@@ -189,9 +224,9 @@ class ConsoleBatch(Consoles):
         return {f"pool_{name}": array[self.num_envs :] for name, array in arrays.items()}
 
     def _bytes_per_env(self) -> int:
-        options, picture = self._preprocessing, self.game.rows * WIDTH
-        frame = picture if options.screen_size is None else options.screen_size**2
-        stacked = 0 if options.screen_size is None and options.stack_size == 1 else options.stack_size * frame
+        options, picture = self.preprocessing, self.game.rows * WIDTH
+        height, width = options.picture_shape(self.game.rows)
+        stacked = 0 if options.img_height is None and options.stack_num == 1 else options.stack_num * height * width
         return super()._bytes_per_env() + (1 if options.grayscale else 3) * (picture + stacked)
 
     def _resize_arguments(self, options: Preprocessing) -> list[Any]:
@@ -199,15 +234,17 @@ class ConsoleBatch(Consoles):
         top, bottom, left, right = options.crop or (0, self.game.rows, 0, WIDTH)
         if bottom > self.game.rows:
             raise EmulatorError(f"crop={options.crop}: pictures of this game have {self.game.rows} rows.")
-        height, width, size = bottom - top, right - left, options.screen_size or 0
-        columns, column_weights = area_weights(width, size or WIDTH)
-        rows, row_weights = area_weights(height, size or self.game.rows)
-        if rows.shape[1] > MAX_TERMS:
-            raise EmulatorError(f"screen_size={size}: is too small for a picture of {height} rows. Choose more.")
+        height, width = bottom - top, right - left
+        to_height, to_width = options.picture_shape(self.game.rows)
+        grows = to_height > height or to_width > width
+        resize = KEEP if options.img_height is None else ENLARGE if grows else SHRINK
+        weights = interpolation_weights if grows else area_weights
+        columns, column_weights = weights(width, to_width)
+        rows, row_weights = weights(height, to_height)
         share = 1.0
-        if size and height % size == width % size == 0:  # OpenCV sums up, and divides at the end
+        if resize == SHRINK and height % to_height == width % to_width == 0:  # OpenCV sums up, and divides at the end
             column_weights[:], row_weights[:] = 1, 1
-            share = size**2 / (height * width)
+            share = to_height * to_width / (height * width)
         arrays = [
             wp.array(np.ascontiguousarray(array), dtype=dtype, device=self.device)
             for array, dtype in (
@@ -217,7 +254,8 @@ class ConsoleBatch(Consoles):
                 (row_weights, float),
             )
         ]
-        return [size, left, width, int(height == width == 2 * size), share, arrays]
+        halved = height == 2 * to_height and width == 2 * to_width
+        return [resize, int(options.stack_padding == "zero"), left, width, int(halved), share, arrays]
 
     def _observe_launch(self, part: slice) -> Any:
         parts = GPU_PARTS if self.device.is_cuda else 1
@@ -232,5 +270,5 @@ class ConsoleBatch(Consoles):
         )
 
     def _after_launch(self, order: int, part: int) -> None:
-        if order in (kernels.BEGIN, kernels.STEP):
+        if order >= kernels.BEGIN and self._observations:
             self._observations[part].launch()

@@ -7,19 +7,24 @@ import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import warp as wp
 
 from atari_warp import kernels
 from atari_warp.console_data import palette, power_on_memory, power_on_timers
+from atari_warp.cpu_launch import packed
 from atari_warp.games import EmulatorError, Game, find_game, read_rom
 from atari_warp.kernel_cache import compiled
 from atari_warp.memory_limit import check_memory
+from atari_warp.pictures import Pictures
 from atari_warp.reset_pool import pool_size
 from atari_warp.threads import ConsoleThreads, split_evenly
 from atari_warp.translation import Translation, load_kernels, translation_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 WIDTH = 160
 # Consoles in one block of a GPU diverge and run one after another, so a block is as small as the GPU has room for.
@@ -29,6 +34,8 @@ STATE_BYTES = 1024  # of one console, approximately
 MEMORY_BYTES = 256  # RAM of console and cartridge, with which the state of a console begins
 FIELDS = ("turn", "frames", "score", "lives", "over", "cycles", "pc", "a", "x", "y", "s")  # int32 after the memory
 NO_CONSOLES = slice(0, 0)
+NO_LIMIT = 2**31 - 1  # frames of a game
+SCRIPT_FRAMES = 2048  # room for the two starts of any mode; the longest are 1,488 frames together
 
 
 class Consoles:
@@ -42,7 +49,7 @@ class Consoles:
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``, or a device of torch or Warp with such a name.
         rom: a ROM file to play instead of ale-py's.
         threads: CPU threads; each steps its share of the consoles.
-        settings: numbers for ``native/agent.h``.
+        settings: numbers for ``native/agent.h``, or chance of a repeated action, times 2**31, and frames of a game.
         compile_rom: translate the game's code to C++ and compile it, which makes frames faster on a CPU. A child
             process does so once, in some seconds; meanwhile the game is interpreted.
         reset_pool: additional consoles that prepare the next games, see :class:`atari_warp.ConsoleBatch`.
@@ -65,7 +72,7 @@ class Consoles:
         device: str = "cpu",
         rom: Path | None = None,
         threads: int = 1,
-        settings: Sequence[int] = (0,),
+        settings: Sequence[int] = (0, NO_LIMIT),
         compile_rom: bool = False,
         reset_pool: int | None = 0,
         trace: bool = False,
@@ -97,7 +104,10 @@ class Consoles:
         made_of = (cartridge, memory, tables, facts, script, timers)
         self._version = hashlib.sha256(b"".join([kernels.hash_of_sources(), *map(bytes, made_of)])).hexdigest()[:16]
         self._rom, self._memory = (wp.array(given, dtype=wp.uint8, device=self.device) for given in (cartridge, memory))
-        self._facts, self._script, self._timers, self._tables = map(ints, (facts, script, timers, tables))
+        self._facts, self._timers, self._tables, self._script = map(
+            ints, (facts, timers, tables, np.zeros(2 * SCRIPT_FRAMES, np.int32))
+        )
+        self._script[: len(script)].assign(script)
         self._trace = wp.zeros(len(code) if trace else 0, dtype=wp.uint8, device=self.device)
         zeros = functools.partial(wp.zeros, device=self.device)
         self._mask, self._actions = (zeros(num_envs, dtype=int) for _ in range(2))
@@ -107,7 +117,8 @@ class Consoles:
         self._screens = zeros((consoles, 3, self.game.rows, WIDTH), dtype=wp.uint8)
         self._state = zeros((1, 8), dtype=wp.uint8)
         compiled(self._kernel, lambda: self._launch_of(slice(0, 1))).launch()
-        self._state = zeros((consoles, int(self._answers.numpy()[0, 0])), dtype=wp.uint8)
+        size, self._agent_at = map(int, self._answers.numpy()[0, :2])
+        self._state = zeros((consoles, size), dtype=wp.uint8)
         self._answers.zero_()
         self.screens = self._screens[:num_envs]
         self.outcomes = self._answers[:num_envs, : kernels.REWARD]
@@ -117,6 +128,8 @@ class Consoles:
         )
         self._threads = ConsoleThreads(num_envs, 1 if self.device.is_cuda else threads)
         self._tensors = dict[str, Any]()
+        self._is_closed = False
+        self._coloring = dict[tuple[int, int], Pictures]()  # made when they are first needed
         self._record_launches()
 
     def ram(self) -> Any:
@@ -130,12 +143,12 @@ class Consoles:
 
     def rgb(self) -> np.ndarray:
         """Newest pictures, ``(N, rows, 160, 3) uint8``."""
-        return np.asarray(palette(self.game.pal)[self.screen()])
+        return self._colored(slice(0, self.num_envs))
 
     def render(self, env_index: int) -> np.ndarray:
         """Newest picture of one console, ``(rows, 160, 3) uint8``."""
-        newest = self.screens[int(env_index)].numpy()[self._field("turn")[env_index]]
-        return np.asarray(palette(self.game.pal)[newest])
+        first = range(self.num_envs)[env_index]
+        return np.asarray(self._colored(slice(first, first + 1))[0])
 
     def save_state(self) -> dict[str, np.ndarray]:
         """State of all games in progress, as NumPy arrays."""
@@ -185,8 +198,15 @@ class Consoles:
             self._use_translation()
 
     def close(self) -> None:
-        """End the threads. Later steps run in the calling thread."""
+        """End the threads. Later steps raise :class:`EmulatorError`."""
+        self._is_closed = True
         self._threads.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def trace(self) -> np.ndarray:
         """Executed bytes of the ROM, ``(bytes,) uint8``, see ``Console::trace``; empty without ``trace=True``."""
@@ -202,6 +222,14 @@ class Consoles:
         state = self._state[: self.num_envs]
         bytes_ = state.numpy()[:, at] if self.device.is_cpu else state[:, at].numpy()
         return np.ascontiguousarray(bytes_).view(np.int32)
+
+    def _colored(self, consoles: slice) -> np.ndarray:
+        key = consoles.start, consoles.stop
+        if key not in self._coloring:
+            state, screens = self._state[consoles], self._screens[consoles]
+            self._coloring[key] = Pictures(state, screens, palette(self.game.pal))
+        self._coloring[key].update()
+        return np.array(self._coloring[key].array.numpy())
 
     def _bytes_per_env(self) -> int:
         return 3 * self.game.rows * WIDTH + STATE_BYTES
@@ -271,10 +299,11 @@ class Consoles:
         common = [self._timers, self._memory, self._settings]
         given = [self._seeds, self._mask, self._actions]
         inputs = [kernels.SIZE, *rows, self._state, self._screens, *game, *common, *given, 0, 0, self._answers]
-        return wp.launch(
+        recorded = wp.launch(
             self._kernel, dim=count + pool.stop - pool.start, inputs=inputs, device=self.device, record_cmd=True,
             block_dim=self._block_size(),
         )  # fmt: skip
+        return packed(recorded)
 
     def _record_launches(self) -> None:
         pool_parts = split_evenly(self.reset_pool, len(self._threads.parts), self.num_envs)
@@ -283,17 +312,18 @@ class Consoles:
 
     def _use_translation(self) -> None:
         """Play with the translated code, if it is ready. Both kernels have the same state."""
-        if self._translation is not None and self._translation.is_done:
-            if self._translation.error is None:
-                self._kernel = self._translation.kernel
-                self._record_launches()
+        if self._translation is not None and self._translation.is_ready:
+            self._kernel = self._translation.kernel
             self._translation = None
+            self._record_launches()
 
     def _block_size(self) -> int:
         room = BLOCKS_PER_SM * self.device.sm_count if self.device.is_cuda else 0
         return next((size for size in BLOCK_SIZES if size * room >= self.num_envs + self.reset_pool), BLOCK_SIZES[-1])
 
     def _run(self, order: int, frames: int = 0, drawn: int = 0) -> None:
+        if self._is_closed:
+            raise EmulatorError(f"{type(self).__name__}: was closed. Make another one.")
         self._use_translation()
         given = {"order": order, "frames": frames, "drawn": drawn}
         if given != self._given:

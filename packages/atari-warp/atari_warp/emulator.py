@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from atari_warp.consoles import Consoles
+from atari_warp.consoles import NO_LIMIT, Consoles
 from atari_warp.games import EmulatorError, Game
 
 
@@ -22,13 +22,16 @@ class Emulator(Consoles):
         threads: CPU threads.
         compile_rom: compile the game's code in the background; see :class:`Consoles`.
         trace: record which instructions are executed; see :meth:`Consoles.trace`.
+        repeat_action_probability: probability that a frame repeats the action of the previous frame.
+        max_episode_frames: time limit of a game in frames; ``None`` means no limit.
+        seeds: ``(N,)`` integers from 0 to 2**64 - 1 for repeated actions; ``None`` means 0 to N - 1.
 
     Raises:
         EmulatorError: an argument cannot be used, or Warp cannot compile the kernel.
 
     Attributes:
-        reward, terminated, truncated, lives: ``(N,) int32`` Warp arrays of the last step. A game that is over keeps its
-            last frame until :meth:`reset`.
+        reward, terminated, truncated, lives: ``(N,) int32`` Warp arrays of the last step. A game that is over or
+            truncated keeps its last frame until :meth:`reset`.
     """
 
     def __init__(
@@ -40,8 +43,13 @@ class Emulator(Consoles):
         threads: int = 1,
         compile_rom: bool = False,
         trace: bool = False,
+        repeat_action_probability: float = 0.0,
+        max_episode_frames: int | None = None,
+        seeds: Any = None,
     ):
-        super().__init__(game, num_envs, device, rom, threads, compile_rom=compile_rom, trace=trace)
+        limits = play_settings(repeat_action_probability, max_episode_frames)
+        super().__init__(game, num_envs, device, rom, threads, limits, compile_rom, trace=trace)
+        self._give("seeds", self._seeds, np.arange(self.num_envs) if seeds is None else np.asarray(seeds, np.uint64))
         self._load()
 
     def reset(self, mask: Any = None) -> None:
@@ -68,3 +76,17 @@ class Emulator(Consoles):
                 f"frames={frames}, drawn={drawn}: must be integers with frames >= 1 and 0 <= drawn <= frames."
             )
         self._play(actions, frames, drawn)
+
+
+def play_settings(repeat_action_probability: float, max_episode_frames: int | None) -> tuple[int, int]:
+    """Settings of consoles without an agent, see :class:`Consoles`.
+
+    Raises:
+        EmulatorError: an argument cannot be used.
+    """
+    limit = NO_LIMIT if max_episode_frames is None else max_episode_frames
+    if not isinstance(limit, (int, np.integer)) or not 0 < limit <= NO_LIMIT:
+        raise EmulatorError(f"max_episode_frames={limit}: must be an integer from 1 to {NO_LIMIT:,}, or None.")
+    if not 0 <= repeat_action_probability <= 1:
+        raise EmulatorError(f"repeat_action_probability={repeat_action_probability}: must be a number from 0 to 1.")
+    return min(int(repeat_action_probability * 2**31), NO_LIMIT), int(limit)

@@ -32,6 +32,10 @@ class EmulatorError(ValueError):
     """Error of an argument: ``name=value: problem.``, and what to do about it."""
 
 
+class UnknownGameError(EmulatorError, TypeError):
+    """Error of a game's name; ALE raises a ``TypeError``."""
+
+
 @dataclass(frozen=True, repr=False)
 class Game:
     """Game as ALE starts it.
@@ -141,12 +145,12 @@ def find_game(name: str) -> Game:
     """Return the game of this name.
 
     Raises:
-        EmulatorError: the game is unknown.
+        UnknownGameError: the game is unknown.
     """
     if name not in _records():
-        near = difflib.get_close_matches(name, _records(), n=3)
+        near = difflib.get_close_matches(str(name).lower(), _records(), n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise EmulatorError(f"game={name}: unknown game.{hint}")
+        raise UnknownGameError(f"game={name}: unknown game.{hint}")
     return _game(name, **_records()[name])
 
 

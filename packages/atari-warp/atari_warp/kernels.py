@@ -47,10 +47,11 @@ def _init_quietly() -> None:
 _init()
 
 PARTS = ("bits", "tia", "tia_registers", "dpc", "console", "cpu", "fast", "game", "agent", "entry")
-SIZE, LOAD, START, PLAY, BEGIN, STEP = range(6)
+SIZE, LOAD, START, PLAY, BEGIN, RESTART, STEP = range(7)
 (
-    POINTS, GAME_OVER, OUT_OF_TIME, LIVES, REWARD, TERMINATED, TRUNCATED, EPISODE_START, FIRST, SECOND, ANSWERS,
-) = range(11)  # fmt: skip
+    POINTS, GAME_OVER, OUT_OF_TIME, LIVES, REWARD, TERMINATED, TRUNCATED, EPISODE_START, ENDED, EPISODE_FRAMES, FRAMES,
+    FIRST, SECOND, LEFT_OUT, ANSWERS,
+) = range(15)  # fmt: skip
 
 # OpenCV rounds after each product and each sum, so the compiler must not fuse them.
 OPTIONS = {"enable_backward": False, "fuse_fp": False}
@@ -137,7 +138,8 @@ def observe_rows(
     i: int,
     part: int,
     parts: int,
-    resized_to: int,
+    resize: int,
+    blank: int,
     left: int,
     width: int,
     halved: int,
@@ -157,7 +159,8 @@ def observe_rows(
 @wp.kernel
 def observe(
     parts: int,
-    resized_to: int,
+    resize: int,
+    blank: int,
     left: int,
     width: int,
     halved: int,
@@ -174,6 +177,30 @@ def observe(
 ):
     i, part = wp.tid()
     observe_rows(
-        i, part, parts, resized_to, left, width, halved, share, answers, screens, shades, columns, column_weights,
+        i, part, parts, resize, blank, left, width, halved, share, answers, screens, shades, columns, column_weights,
         rows, row_weights, pooled, observations,
     )  # fmt: skip
+
+
+@wp.func_native((NATIVE / "bits.h").read_text() + (NATIVE / "colors.h").read_text())
+def color_row(
+    i: int,
+    y: int,
+    state: wp.array2d(dtype=wp.uint8),
+    screens: wp.array4d(dtype=wp.uint8),
+    colors: wp.array(dtype=wp.uint32),
+    converted: wp.array3d(dtype=wp.uint8),
+    pictures: wp.array4d(dtype=wp.uint8),
+): ...
+
+
+@wp.kernel(module="unique", module_options=OPTIONS)
+def color(
+    state: wp.array2d(dtype=wp.uint8),
+    screens: wp.array4d(dtype=wp.uint8),
+    colors: wp.array(dtype=wp.uint32),
+    converted: wp.array3d(dtype=wp.uint8),
+    pictures: wp.array4d(dtype=wp.uint8),
+):
+    i, y = wp.tid()
+    color_row(i, y, state, screens, colors, converted, pictures)

@@ -9,8 +9,8 @@ from typing import Any
 import warp as wp
 
 from atari_warp.kernel_cache import compiled
+from atari_warp.kernels import ENDED
 from atari_warp.kernels import EPISODE_START as READY
-from atari_warp.kernels import GAME_OVER, OUT_OF_TIME
 
 NOT_REPLACED = -1
 GROUP_SIZE = 256  # environments that one GPU thread serves
@@ -32,13 +32,20 @@ wp.set_module_options({"enable_backward": False})
 
 
 @wp.kernel
-def match(envs: int, pool: int, groups: int, answers: wp.array2d(dtype=int), replacements: wp.array(dtype=int)):
+def match(
+    envs: int,
+    pool: int,
+    groups: int,
+    mask: wp.array(dtype=int),
+    answers: wp.array2d(dtype=int),
+    replacements: wp.array(dtype=int),
+):
     """Assign the next ready pool console of its group to each environment whose game has ended."""
     group = wp.tid()
     ready, last = envs + pool * group // groups, envs + pool * (group + 1) // groups
     for i in range(envs * group // groups, envs * (group + 1) // groups):
         replacements[i] = NOT_REPLACED
-        if answers[i, GAME_OVER] != 0 or answers[i, OUT_OF_TIME] != 0:
+        if mask[i] != 0 and answers[i, ENDED] != 0:
             while ready < last and answers[ready, READY] == 0:
                 ready += 1
             if ready < last:
@@ -70,11 +77,13 @@ def swap(
         screens[env, byte] = screens[ready, byte]
 
 
-def swap_launches(envs: int, pool: int, replacements: Any, answers: Any, state: Any, screens: Any) -> list[Any]:
+def swap_launches(
+    envs: int, pool: int, replacements: Any, mask: Any, answers: Any, state: Any, screens: Any
+) -> list[Any]:
     """Launches that replace ended games by ready ones."""
     device, groups = state.device, group_count(envs, pool)
     threads = COPY_THREADS if device.is_cuda else 1
-    to_match = [envs, pool, groups, answers, replacements]
+    to_match = [envs, pool, groups, mask, answers, replacements]
     to_swap = [replacements, state, screens.reshape((len(screens), -1)), threads]
     return [
         compiled(kernel, functools.partial(wp.launch, kernel, dim, inputs, device=device, record_cmd=True))

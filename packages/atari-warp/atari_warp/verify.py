@@ -4,7 +4,7 @@ Options, with their defaults.
   game=pong           one of ALE's games, several with commas, or all.
   frames=10000        frames of each sequence of random actions.
   sequences=10        sequences of each game.
-  actions=legal       all actions that the game takes; minimal: actions that have an effect.
+  actions=legal       actions that the game takes; minimal: actions that have an effect; all: the 18 actions of ALE.
   seed=1              seed of the actions.
   consoles=1          with more, sequences are first played on this many consoles, and those with the most frames that
                       scored are compared.
@@ -34,7 +34,7 @@ from atari_warp.ale import ale_action, make_ale
 from atari_warp.command_line import chosen_games, exit_with, parse_options
 from atari_warp.console_data import palette
 from atari_warp.emulator import Emulator
-from atari_warp.games import EmulatorError, Game, check_playable, find_game
+from atari_warp.games import ALL_ACTIONS, EmulatorError, Game, check_playable, find_game
 
 HOLD = 4  # frames that an action lasts
 REPORT_EVERY_S = 20
@@ -102,7 +102,7 @@ def verify(
     difficulty: int | None = None,
     compile_rom: bool = False,
     consoles: int = 1,
-    minimal: bool = False,
+    actions: str = "legal",
     report: Callable[[str], object] = lambda _: None,
 ) -> Result:
     """Play random actions in ALE and the emulator, and compare both after every frame.
@@ -114,7 +114,7 @@ def verify(
     Args:
         frames: maximum number of frames in each of the ``sequences``.
         consoles: above 1, compare the sequences of :func:`scoring_sequences`, found on this number of consoles.
-        minimal: play actions that have an effect only.
+        actions: name of a set of actions, as in the command.
         report: receives a line about the progress now and then.
     """
     label = name + (f", mode {mode}" if mode is not None else "") + (f", difficulty {difficulty}" if difficulty else "")
@@ -124,9 +124,9 @@ def verify(
         game = find_game(name).at(mode, difficulty)
         emulator, ale = Emulator(game, device=device, compile_rom=compile_rom), make_ale(name, mode, difficulty)
         emulator.wait_until_compiled()
-        actions = game.minimal if minimal else game.legal
+        choices = {"legal": game.legal, "minimal": game.minimal, "all": ALL_ACTIONS}[actions]
         search = (frames, sequences, consoles, seed, device, compile_rom)
-        best = scoring_sequences(game, actions, *search) if consoles > 1 else []
+        best = scoring_sequences(game, choices, *search) if consoles > 1 else []
         for sequence in range(len(best) or sequences):
             if sequence and best:
                 emulator, ale = Emulator(game, device=device, compile_rom=compile_rom), make_ale(name, mode, difficulty)
@@ -145,7 +145,7 @@ def verify(
                     reported = time.monotonic()
                     report(f"{label}: {played:,} equal frames, sequence {sequence + 1} of {len(best) or sequences}")
                 if frame % HOLD == 0:
-                    action = int(draws.choice(actions) if chosen is None else chosen[frame // HOLD])
+                    action = int(draws.choice(choices) if chosen is None else chosen[frame // HOLD])
                 reward = ale.act(ale_action(action))
                 emulator.step([action])
                 played, scored, ended = played + 1, scored + (reward != 0), ended + ale.game_over()
@@ -250,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, mode, difficulty in _variants(names, str(options["mode"]), str(options["difficulty"])):
         chosen = str(options["device"]), mode, difficulty, options["compile_rom"] == "yes"
         report = functools.partial(print, file=sys.stderr, flush=True)
-        result = verify(name, frames, sequences, seed, *chosen, consoles, options["actions"] == "minimal", report)
+        result = verify(name, frames, sequences, seed, *chosen, consoles, str(options["actions"]), report)
         print(result.line(), flush=True)
         unequal += result.difference is not None or result.refused is not None
         if result.difference is not None:

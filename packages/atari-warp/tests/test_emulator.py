@@ -47,7 +47,7 @@ def test_a_step_can_be_captured_in_a_cuda_graph(device: str, agent: bool) -> Non
         else:
             consoles.step(actions, 4)
 
-    options = Preprocessing(max_episode_frames=100)  # short games, so that the reset pool is used
+    options = Preprocessing(max_num_frames_per_episode=100)  # short games, so that the reset pool is used
     captured, plain = (
         ConsoleBatch("breakout", 8, device, options) if agent else Emulator("breakout", 8, device) for _ in range(2)
     )
@@ -170,8 +170,8 @@ def test_numbers_that_are_not_actions_are_noop() -> None:
 
 
 def test_numpy_numbers_and_torch_devices_are_accepted() -> None:
-    options = Preprocessing(screen_size=np.uint8(84), frame_skip=np.int16(4))  # type: ignore[arg-type]
+    options = Preprocessing(img_height=np.uint8(84), img_width=np.uint8(84), frameskip=np.int16(4))  # type: ignore[arg-type]
     batch = ConsoleBatch("pong", np.uint8(3), torch.device("cpu"), options, threads=np.int64(2))  # type: ignore[arg-type]
-    assert (batch.num_envs, batch.observations.shape) == (3, (3, 1, 84, 84)) and options == Preprocessing()
+    assert (batch.num_envs, batch.observations.shape) == (3, (3, 4, 84, 84)) and options == Preprocessing()
     batch.reset([0, 1, 2])
     assert batch.render(np.int64(2)).shape == (210, 160, 3)  # type: ignore[arg-type]

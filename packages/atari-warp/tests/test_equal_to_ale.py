@@ -37,6 +37,20 @@ def test_games_equal_ale_in_every_frame(game: str, device: str) -> None:
     assert result.frames > 300
 
 
+@pytest.mark.parametrize(
+    "game",
+    [
+        "seaquest", "montezuma_revenge", "ms_pacman", "freeway",  # joysticks; the last two have no use for FIRE
+        "lost_luggage", "skiing",  # some actions count as NOOP
+        "breakout", "casino", "pong",  # paddles
+        "surround",  # the right port
+    ],
+)  # fmt: skip
+def test_games_equal_ale_under_all_18_actions(game: str) -> None:
+    result = verify(game, frames=3000, sequences=1, seed=5, actions="all")
+    assert result.refused is None and result.difference is None, result.line()
+
+
 @pytest.mark.parametrize("game", ["hangman", "tic_tac_toe_3d"])  # a score ends the game; the end of the game scores
 def test_a_game_equals_ale_until_it_ends(game: str) -> None:
     result = verify(game, frames=3000, sequences=1, seed=7)
@@ -119,7 +133,9 @@ def test_lives_at_game_over_equal_ale() -> None:
 def test_noops_at_a_start_equal_ale_and_their_points_belong_to_the_first_step(game: str, fire: bool) -> None:
     counts = set[int]()
     for seed in range(4):
-        options = Preprocessing(noop_max=30, fire_reset=fire, actions=(0, 3))
+        options = Preprocessing(
+            use_fire_reset=fire, start_order="noops_then_fire", reward_clipping=False, actions=(0, 3)
+        )
         batch, ale = ConsoleBatch(game, 1, preprocessing=options), make_ale(game)
         first = ale.getEpisodeFrameNumber()
         batch.reset([seed])

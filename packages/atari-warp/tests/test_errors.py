@@ -147,7 +147,7 @@ def test_bad_arguments_of_an_emulator_change_nothing(act: Any, error: str) -> No
         (lambda batch: batch.load_state(Emulator("pong", 2).save_state()), "state: was saved by an Emulator, or has"),
         (
             lambda batch: batch.load_state(
-                ConsoleBatch("pong", 2, preprocessing=Preprocessing(frame_skip=3)).save_state()
+                ConsoleBatch("pong", 2, preprocessing=Preprocessing(frameskip=3)).save_state()
             ),
             "state: has another ROM, preprocessing, version",
         ),
@@ -168,15 +168,16 @@ def test_bad_arguments_of_a_batch_change_nothing(act: Any, error: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"crop": (34, 94, 0, 160)}, r"crop=\(34, 94, 0, 160\): is smaller than screen_size=84\."),
         ({"crop": (0, 84, 0)}, r"crop=\(0, 84, 0\): must be top, bottom, left, right with top < bottom"),
-        ({"screen_size": 200}, r"screen_size=200: must be an integer from 8 to 160\."),
-        ({"frame_skip": 2.5}, r"frame_skip=2\.5: must be an integer from 1 to 1,048,576\."),
-        ({"stack_size": 0}, r"stack_size=0: must be an integer from 1 to 1,024\."),
+        ({"img_height": 0}, r"img_height=0: must be an integer from 1 to 4,096\."),
+        ({"img_width": None}, r"img_width=None: must be an integer from 1 to 4,096\."),
+        ({"start_order": "fire"}, r"start_order=fire: must be fire_then_noops or noops_then_fire\."),
+        ({"frameskip": 2.5}, r"frameskip=2\.5: must be an integer from 1 to 1,048,576\."),
+        ({"stack_num": 0}, r"stack_num=0: must be an integer from 1 to 1,024\."),
         ({"tap_frames": 4}, r"tap_frames=4: must be an integer from 0 to 3\."),
         ({"actions": np.array([0.5])}, r"actions=\[0\.5\]: must be action numbers from 0 to 17\."),
         ({"actions": (99,)}, r"actions=\(99,\): must be action numbers from 0 to 17\."),
-        ({"sticky_actions": 1}, r"sticky_actions=1: must be at least 0 and less than 1\."),
+        ({"repeat_action_probability": 1.5}, r"repeat_action_probability=1\.5: must be from 0 to 1\."),
     ],
 )
 def test_bad_preprocessing_is_refused(options: dict[str, Any], error: str) -> None:
@@ -185,13 +186,9 @@ def test_bad_preprocessing_is_refused(options: dict[str, Any], error: str) -> No
 
 
 def test_a_time_limit_before_the_first_frame_is_refused() -> None:
-    batch = ConsoleBatch("name_this_game", 2, preprocessing=Preprocessing(max_episode_frames=100))
-    error = r"max_episode_frames=100: must be larger, as this game starts with frame 1\d\d\."
+    batch = ConsoleBatch(
+        "name_this_game", 2, preprocessing=Preprocessing(max_num_frames_per_episode=100, count_start_frames=True)
+    )
+    error = r"max_num_frames_per_episode=100: must be larger, as this game starts with frame 1\d\d\."
     with pytest.raises(EmulatorError, match=error):
         batch.reset([0, 1])
-
-
-def test_a_picture_with_too_many_rows_for_its_size_is_refused() -> None:
-    tall = dataclasses.replace(find_game("pong"), rows=400)
-    with pytest.raises(EmulatorError, match="screen_size=8: is too small for a picture of 400 rows"):
-        ConsoleBatch(tall, 1, preprocessing=Preprocessing(screen_size=8))

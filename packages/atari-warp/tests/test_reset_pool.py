@@ -53,10 +53,15 @@ def play_by_console(batch: ConsoleBatch, steps: int) -> tuple[list[list[tuple[in
 @pytest.mark.parametrize(
     ("group_size", "game", "pool", "options"),
     [
-        (2, "breakout", 3, {"fire_reset": True, "max_episode_frames": 650}),  # three groups
-        (256, "breakout", 1, {"episodic_life": True, "fire_reset": True, "max_episode_frames": 250, "stack_size": 2}),
-        (2, "breakout", 6, {"sticky_actions": 0.25, "noop_max": 0, "max_episode_frames": 300}),
-        (256, "tetris", 6, {"max_episode_frames": 400, "frame_skip": 3}),  # with frames that end early
+        (2, "breakout", 3, {"use_fire_reset": True, "max_num_frames_per_episode": 650}),  # three groups
+        (
+            256,
+            "breakout",
+            1,
+            {"episodic_life": True, "use_fire_reset": True, "max_num_frames_per_episode": 250, "stack_num": 2},
+        ),
+        (2, "breakout", 6, {"repeat_action_probability": 0.25, "noop_max": 0, "max_num_frames_per_episode": 300}),
+        (256, "tetris", 6, {"max_num_frames_per_episode": 400, "frameskip": 3}),  # with frames that end early
     ],
 )
 def test_each_console_plays_as_without_a_pool_but_for_other_environments(
@@ -80,7 +85,7 @@ def test_each_console_plays_as_without_a_pool_but_for_other_environments(
 
 
 def test_threads_do_not_change_results() -> None:
-    preprocessing = Preprocessing(actions=ACTIONS, max_episode_frames=150)
+    preprocessing = Preprocessing(actions=ACTIONS, max_num_frames_per_episode=150)
     (one_log, one_count), (three_log, three_count) = (
         play_by_console(ConsoleBatch("breakout", ENVS, preprocessing=preprocessing, threads=threads, reset_pool=3), 120)
         for threads in (1, 3)
@@ -104,7 +109,7 @@ def play(batch: ConsoleBatch, steps: int) -> list[list[np.ndarray]]:
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_state_can_be_loaded_with_another_size_of_the_pool(device: str) -> None:
     def make(pool: int) -> ConsoleBatch:
-        preprocessing = Preprocessing(actions=ACTIONS, max_episode_frames=150)
+        preprocessing = Preprocessing(actions=ACTIONS, max_num_frames_per_episode=150)
         return ConsoleBatch("breakout", ENVS, device, preprocessing, reset_pool=pool)
 
     batch = make(3)

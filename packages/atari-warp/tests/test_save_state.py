@@ -15,7 +15,8 @@ OTHER_VERSION = "state: has another ROM, preprocessing, version of the emulator 
 
 
 @pytest.mark.parametrize(
-    "options", [Preprocessing(), Preprocessing(screen_size=None), Preprocessing(max_episode_frames=200)]
+    "options",
+    [Preprocessing(), Preprocessing(img_height=None, img_width=None), Preprocessing(max_num_frames_per_episode=200)],
 )
 def test_a_saved_state_has_the_results_of_the_last_step(options: Preprocessing) -> None:
     games, other = (ConsoleBatch("breakout", 2, preprocessing=options) for _ in range(2))
@@ -27,7 +28,7 @@ def test_a_saved_state_has_the_results_of_the_last_step(options: Preprocessing) 
     other.load_state(games.save_state())
     for name in ("observations", "reward", "terminated", "truncated", "episode_start", "outcomes"):
         np.testing.assert_array_equal(getattr(other, name).numpy(), getattr(games, name).numpy(), name)
-    assert games.truncated.numpy().any() == (options.max_episode_frames == 200)
+    assert games.truncated.numpy().any() == (options.max_num_frames_per_episode == 200)
 
 
 def test_a_loaded_state_continues_bit_for_bit() -> None:
@@ -45,8 +46,8 @@ def test_a_loaded_state_continues_bit_for_bit() -> None:
 def test_equal_preprocessing_has_one_representation() -> None:
     """The version of a saved state is made of it."""
     crop, actions = [34, 194, 0, np.int64(160)], [0, np.int32(1)]
-    given: Any = {"sticky_actions": 0, "fire_reset": 1, "crop": crop, "actions": actions}
-    same = Preprocessing(fire_reset=True, crop=(34, 194, 0, 160), actions=(0, 1))
+    given: Any = {"repeat_action_probability": 0, "use_fire_reset": 1, "crop": crop, "actions": actions}
+    same = Preprocessing(use_fire_reset=True, crop=(34, 194, 0, 160), actions=(0, 1))
     assert repr(Preprocessing(**given)) == repr(same)
 
 

@@ -8,16 +8,20 @@ struct EnvState {
 };
 
 enum { LASTING = 8 };  // such steps after a frame that showed older pixels
-enum { SIZE, LOAD, START, PLAY, BEGIN, STEP };
+// Those of agents: BEGIN switches consoles on, RESTART starts games or lives, and STEP plays.
+enum { SIZE, LOAD, START, PLAY, BEGIN, RESTART, STEP };
 i32* answer = &wp::index(answers, i, 0);
 if (order == SIZE) {
-    answer[0] = (i32)sizeof(EnvState);
+    answer[0] = (i32)sizeof(EnvState), answer[1] = (i32)(sizeof(Console) + 7) & ~7;  // the agent begins there
     return;
 }
-const bool plays = order == BEGIN || order == STEP;  // for an agent
+const bool plays = order >= BEGIN;  // for an agent
+// Without an agent the settings are the chance of a repeated action, times 2**31, and the frames of a game.
+const i32 limit = plays ? 0 : wp::index(settings, 1);
 const bool in_pool = i >= envs;
-if (in_pool && !plays) return;
-if ((order == LOAD || order == START) && !wp::index(mask, i)) return;
+if (in_pool && (!plays || order == RESTART)) return;
+if (plays && !in_pool) answer[LEFT_OUT] = !wp::index(mask, i);
+if (order != PLAY && !in_pool && !wp::index(mask, i)) return;
 wp::uint8* stored = &wp::index(state, i, 0);
 if (in_pool && order == STEP && ((EnvState*)stored)->agent.ready) return;
 #ifdef __CUDA_ARCH__
@@ -35,25 +39,33 @@ Made made = {memories, memories + 128, &wp::index(timers, 0), &wp::index(script,
 Player player = {console, made, &wp::index(facts, 0), &wp::index(tables, 0, 0), &wp::index(screens, i, 0, 0, 0)};
 Environment environment = {player, console, env.agent, &wp::index(settings, 0)};
 bool around = false;
-for (bool thorough = before.thorough || (order == STEP && (in_pool || environment.sees_all()));; thorough = true) {
+for (bool thorough = before.thorough || (order >= RESTART && (in_pool || environment.sees_all()));; thorough = true) {
     console.tia.top = plays ? environment.settings[TOP] : 0;
     console.tia.bottom = plays ? environment.settings[BOTTOM] : player.facts[ROWS];
     player.missed = player.whole = 0, player.loading = false;
     i32 started = order == BEGIN ? Console::NEVER : player.frames_of_start() + (order == LOAD ? IDLE_FRAMES : 0);
     player.unseen = thorough ? 0 : order == PLAY ? frames - drawn : started - 2;
+    if (order == LOAD) env.agent.seed = wp::index(seeds, i), env.agent.drawn = 0;
+    if (order == LOAD || order == START) env.agent.pressed = 0;
     if (order == LOAD) player.load();
     else if (order == START) player.start();
     else if (order == PLAY) {
+        const i32 sticky = wp::index(settings, 0);
         answer[POINTS] = 0;
-        for (i32 played = 0; played < frames && !console.over; played++) {
-            player.frame(player.legal(wp::index(actions, i)), 0x3f);
+        for (i32 played = 0; played < frames && !console.over && console.frames < limit; played++) {
+            const bool repeats = sticky && (i32)(env.agent.draw() >> 1) < sticky;
+            if (!repeats) env.agent.pressed = wp::index(actions, i);
+            player.frame(player.legal(env.agent.pressed), 0x3f);
             answer[POINTS] += player.count();
+            if (console.frames >= limit && player.unseen >= 0) player.missed |= Player::END;
         }
     } else if (order == STEP && in_pool) environment.prepare(answer);
     else if (order == STEP) environment.step(wp::index(actions, i), thorough, answer);
+    else if (order == RESTART) environment.restart(thorough, answer);
     else {
         player.load();
         env.agent.seed = in_pool ? ~wp::index(seeds, i - envs) : wp::index(seeds, i), env.agent.drawn = 0;
+        env.agent.total = player.facts[FIRST_FRAME];
         if (in_pool) environment.plan_start();
         else environment.start(thorough), environment.begin(answer);
     }
@@ -67,12 +79,12 @@ for (bool thorough = before.thorough || (order == STEP && (in_pool || environmen
 if (!plays) {
     answer[REWARD] = answer[POINTS], answer[LEFT] = console.lives;
     answer[GAME_OVER] = answer[TERMINATED] = console.over;
-    answer[OUT_OF_TIME] = answer[TRUNCATED] = 0;
+    answer[OUT_OF_TIME] = answer[TRUNCATED] = console.frames >= limit;
     answer[EPISODE_START] = order != PLAY;
 }
 // A game that showed older pixels is likely to do so again. A start whose frames drew both pictures completely clears
 // them.
-const bool starts = order == STEP ? before.agent.ended : order != PLAY;
+const bool starts = order == STEP ? before.agent.ended : order != PLAY && !(order == RESTART && before.agent.lost);
 if (in_pool || (starts && player.whole == 3)) env.thorough = 0;
 else if (around) env.thorough = LASTING;
 else if (env.thorough) env.thorough--;

@@ -5,10 +5,11 @@
 // Two pictures are converted to shades, their maximum is taken, and it is resized by area as by OpenCV, with sums in
 // the same order and therefore the same roundings. Each row of the picture is resized first, then rows are added with
 // their weights. If all weights are 1, the sum is multiplied by `share`. Halves are rounded to the even number, or
-// upwards if both sides are `halved`.
+// upwards if both sides are `halved`. A picture that grows in a direction is interpolated as by OpenCV, in integers.
 
-enum { WIDTH = 160, EPISODE_START = 7, FIRST = 8, SECOND = 9, BEFORE = -1, MOST = 160 };
-enum { TERMS = 40 };  // picture rows in one row of an observation: at most 33, from 250 rows to 8
+enum { WIDTH = 160, EPISODE_START = 7, FIRST = 11, SECOND = 12, LEFT_OUT = 13, BEFORE = -1, MOST = 160 };
+enum { TERMS = 250 };  // picture rows in one row of an observation, at most
+enum { KEEP, SHRINK, ENLARGE };  // ways to resize
 
 // Row of two pictures, each in colours or, for the previous maximum, in shades; a word has eight pixels.
 struct Row {
@@ -67,12 +68,12 @@ struct Pieces {
     }
 };
 
-// Row of a stack of frames, the newest last; at the start of an episode all frames are equal.
+// Row of a stack of frames, the newest last. At the start of an episode the others are equal to it, or black.
 struct Stacked {
     u8* oldest;
     const i32 frames, width;
     const size_t apart;
-    const bool starts;
+    const bool starts, blank;
 
     CUDA_CALLABLE u8* newest() const { return oldest + apart * (frames - 1); }
 
@@ -83,13 +84,15 @@ struct Stacked {
 
     CUDA_CALLABLE void spread() const {
         for (u8* frame = oldest; frame != newest() && starts; frame += apart)
-            for (i32 x = 0; x < width; x++) frame[x] = newest()[x];
+            for (i32 x = 0; x < width; x++) frame[x] = blank ? 0 : newest()[x];
     }
 };
 
-const i32 height = screens.shape.dims[2], of_shades = shades.shape.dims[0], side = observations.shape.dims[2];
+if (wp::index(answers, i, LEFT_OUT)) return;
+const i32 height = screens.shape.dims[2], of_shades = shades.shape.dims[0];
+const i32 side = observations.shape.dims[2], wide = observations.shape.dims[3];
 const i32 across = columns.shape.dims[0], down = rows.shape.dims[1];
-const i32 frames = observations.shape.dims[1] / of_shades, wide = observations.shape.dims[3];
+const i32 frames = observations.shape.dims[1] / of_shades;
 const bool starts = wp::index(answers, i, EPISODE_START);
 const i32 first = wp::index(answers, i, FIRST), second = wp::index(answers, i, SECOND);
 for (i32 channel = 0; channel < of_shades; channel++) {
@@ -98,14 +101,35 @@ for (i32 channel = 0; channel < of_shades; channel++) {
     const u8* a = first == BEFORE ? kept : &wp::index(screens, i, first, 0, 0);
     const u8* b = second == BEFORE ? kept : &wp::index(screens, i, second, 0, 0);
     const size_t apart = (size_t)of_shades * side * wide;
-    if (!resized_to) {  // no resize: `pooled` is the newest frame
+    if (resize == KEEP) {  // `pooled` is the newest frame
         for (i32 y = height * part / parts; y < height * (part + 1) / parts; y++) {
             Row row = {a + WIDTH * y, b + WIDTH * y, first == BEFORE, second == BEFORE};
             for (i32 x = 0; x < WIDTH; x++) kept[WIDTH * y + x] = row.shade(shade, x);
             if (frames == 1) continue;  // observations are `pooled`
-            Stacked stacked = {&wp::index(observations, i, channel, y, 0), frames, wide, apart, starts};
+            Stacked stacked = {&wp::index(observations, i, channel, y, 0), frames, wide, apart, starts, blank};
             stacked.move_up();
             for (i32 x = 0; x < WIDTH; x++) stacked.newest()[x] = kept[WIDTH * y + x];
+            stacked.spread();
+        }
+        continue;
+    }
+    if (resize == ENLARGE) {  // between two columns and two rows; one part converts the picture before it is resized
+        for (i32 y = 0; y < height && part == 0; y++) {
+            Row row = {a + WIDTH * y, b + WIDTH * y, first == BEFORE, second == BEFORE};
+            for (i32 x = 0; x < WIDTH; x++) kept[WIDTH * y + x] = row.shade(shade, x);
+        }
+        for (i32 y = 0; y < side && part == 0; y++) {
+            const u8 *upper = kept + WIDTH * wp::index(rows, y, 0), *lower = kept + WIDTH * wp::index(rows, y, 1);
+            const i32 of_upper = (i32)wp::index(row_weights, y, 0), of_lower = (i32)wp::index(row_weights, y, 1);
+            Stacked stacked = {&wp::index(observations, i, channel, y, 0), frames, wide, apart, starts, blank};
+            stacked.move_up();
+            for (i32 x = 0; x < wide; x++) {
+                const i32 one = wp::index(columns, 0, x), other = wp::index(columns, 1, x);
+                const i32 of_one = (i32)wp::index(column_weights, 0, x), of_other = (i32)wp::index(column_weights, 1, x);
+                const i32 above = (upper[one] * of_one + upper[other] * of_other) >> 4;
+                const i32 below = (lower[one] * of_one + lower[other] * of_other) >> 4;
+                stacked.newest()[x] = (u8)((((above * of_upper) >> 16) + ((below * of_lower) >> 16) + 2) >> 2);
+            }
             stacked.spread();
         }
         continue;
@@ -143,13 +167,13 @@ for (i32 channel = 0; channel < of_shades; channel++) {
         changed &= inside;
         if (Bits::count(changed) > Pieces::FEW) changed = inside;
         u32 needed = changed;  // columns of a word depend on its neighbours too
-        for (i32 reach = 0; 8 * reach * side < width; reach++) needed |= needed << 1 | needed >> 1;
+        for (i32 reach = 0; 8 * reach * wide < width; reach++) needed |= needed << 1 | needed >> 1;
         needed &= inside;
         for (i32 k = 0; k < down; k++) {
             there &= ~differ[k];
             if (!changed) continue;
             const u8* from = kept + WIDTH * wp::index(rows, y, k);
-            for (Pieces piece(needed & ~there, left, width, side); piece.next();) {
+            for (Pieces piece(needed & ~there, left, width, wide); piece.next();) {
                 for (i32 x = piece.begin; x < piece.end; x++) across_row[x] = 0.0f;
                 for (i32 c = 0; c < across; c++) {
                     const i32* column = &wp::index(columns, c, 0);
@@ -160,14 +184,14 @@ for (i32 channel = 0; channel < of_shades; channel++) {
             }
             there |= needed;
             const float weight = wp::index(row_weights, y, k);
-            for (Pieces piece(changed, left, width, side); piece.next();)
+            for (Pieces piece(changed, left, width, wide); piece.next();)
                 for (i32 x = piece.begin; x < piece.end; x++) sum[x] = (k ? sum[x] : 0.0f) + weight * across_row[x];
         }
-        Stacked stacked = {&wp::index(observations, i, channel, y, 0), frames, wide, apart, starts};
+        Stacked stacked = {&wp::index(observations, i, channel, y, 0), frames, wide, apart, starts, blank};
         stacked.move_up();
         u8* to = stacked.newest();
         const float whole = 12582912.0f;  // adding and subtracting it rounds to the nearest or even integer
-        for (Pieces piece(changed, left, width, side); piece.next();)
+        for (Pieces piece(changed, left, width, wide); piece.next();)
             for (i32 x = piece.begin; x < piece.end; x++) {
                 const float mean = sum[x] * share;
                 to[x] = (u8)(i32)(halved ? mean + 0.5f : (mean + whole) - whole);
