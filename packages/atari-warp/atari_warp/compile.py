@@ -143,9 +143,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _compile(game: Game) -> str:
     """Compile a game in a child process, and return how that went."""
     begin, rom = time.monotonic(), read_rom(game)
-    if any(translation_entry(game, rom).read(folder) is not None for folder in cache_folders()):
+    entry = translation_entry(game, rom)
+    if any(entry.read(folder) is not None for folder in cache_folders()):
         return "compiled before"
-    compile_in_child((game, None))
+    compile_in_child([entry], (game, None))
     return f"compiled in {time.monotonic() - begin:.0f} s"
 
 

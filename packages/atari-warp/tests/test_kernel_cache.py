@@ -191,6 +191,24 @@ def test_a_process_that_ends_takes_its_compiler_with_it(filled: Path, tmp_path: 
 
 
 @pytest.mark.integration
+def test_a_forked_process_keeps_neither_compiler_nor_lock(filled: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    shutil.copytree(filled, cache, ignore=shutil.ignore_patterns("pong*"))
+    script = START + "import os, time; time.sleep(1); os.fork() or time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", script], env=environment(cache), start_new_session=True)
+    try:
+        wait_for(lambda: len(children(process.pid)) == 1)
+        (child,) = children(process.pid)
+        assert process.wait(60) == 0
+        wait_for(lambda: not is_running(child))
+        begin = time.monotonic()
+        assert run(cache, "-c", PLAY).returncode == 0
+        assert time.monotonic() - begin < 55
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.integration
 def test_standard_streams_may_be_closed(filled: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     shutil.copytree(filled, cache, ignore=shutil.ignore_patterns("pong*", "kernels*"))
