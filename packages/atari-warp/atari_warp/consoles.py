@@ -312,11 +312,10 @@ class Consoles:
 
     def _use_translation(self) -> None:
         """Play with the translated code, if it is ready. Both kernels have the same state."""
-        if self._translation is not None and self._translation.is_done:
-            if self._translation.error is None:
-                self._kernel = self._translation.kernel
-                self._record_launches()
+        if self._translation is not None and self._translation.is_ready:
+            self._kernel = self._translation.kernel
             self._translation = None
+            self._record_launches()
 
     def _block_size(self) -> int:
         room = BLOCKS_PER_SM * self.device.sm_count if self.device.is_cuda else 0
