@@ -15,6 +15,7 @@ import warp as wp
 from atari_warp import kernels
 from atari_warp.console_data import gray_levels, palette
 from atari_warp.consoles import NO_CONSOLES, WIDTH, Consoles
+from atari_warp.cpu_launch import packed
 from atari_warp.games import EmulatorError, Game, find_game
 from atari_warp.kernel_cache import compiled
 from atari_warp.preprocessing import ENLARGE, KEEP, SHRINK, Preprocessing, area_weights, interpolation_weights
@@ -90,7 +91,7 @@ class ConsoleBatch(Consoles):
         self._answers_on_host = None
         if self.device.is_cuda:
             self._answers_on_host = wp.empty(self._answers.shape, dtype=int, device="cpu", pinned=True)
-        self._observations = [self._observe_launch(part) for part in self._threads.parts] if observes else []
+        self._observations = [packed(self._observe_launch(part)) for part in self._threads.parts] if observes else []
         replacements = wp.full(num_envs, NOT_REPLACED, dtype=int, device=self.device)
         consoles = self._answers, self._state, self._screens
         self._replacements = replacements
@@ -174,7 +175,7 @@ class ConsoleBatch(Consoles):
         self._selects_some = mask is not None
 
     def read_outcomes(self) -> np.ndarray:
-        """All numbers of the last step on the host, ``(N, kernels.ANSWERS) int32``.
+        """All numbers of the last step on the host, ``(kernels.ANSWERS, N) int32``.
 
         On a GPU the host waits for Warp's current stream only.
         """
@@ -183,7 +184,7 @@ class ConsoleBatch(Consoles):
             wp.copy(self._answers_on_host, answers)
             wp.synchronize_stream(wp.get_stream(self.device))
             answers = self._answers_on_host
-        return np.array(answers.numpy()[: self.num_envs])
+        return np.array(answers.numpy()[: self.num_envs].T, order="C")
 
     def save_state(self) -> dict[str, np.ndarray]:
         arrays = self._pictures() | (self._pool_arrays() if self.reset_pool else {})

@@ -244,9 +244,9 @@ def test_points_are_in_info_where_rewards_are_clipped() -> None:
     env.reset(seed=0)
     unclipped.reset(seed=0)
     for clipped, whole in zip(play(env, 300), play(unclipped, 300), strict=True):
-        np.testing.assert_array_equal(clipped[4]["reward"], whole[1])
+        np.testing.assert_array_equal(clipped[4]["unclipped_reward"], whole[1])
         np.testing.assert_array_equal(clipped[1], np.sign(whole[1]))
-        assert "reward" not in whole[4]
+        assert "unclipped_reward" not in whole[4]
 
 
 def test_gymnasium_makes_it_with_the_defaults_of_ale_or_of_a_preset() -> None:
