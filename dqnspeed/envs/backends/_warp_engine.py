@@ -43,7 +43,8 @@ class WarpEngine:
         if self._overlap:
             self._env.send(actions)
         else:
-            self._actions = np.array(actions)  # as the caller may change them
+            # A copy, as the caller may change them.
+            self._actions = actions.clone() if isinstance(actions, torch.Tensor) else actions.copy()
 
     def recv(self) -> RawStep:
         step = self._env.recv() if self._overlap else self._env.step(self._actions)

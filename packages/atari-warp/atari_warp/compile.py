@@ -34,7 +34,7 @@ from atari_warp.translation import (
     load_kernels,
     stop_children,
     translation_entry,
-)  # fmt: skip
+)
 
 NICENESS = 10  # of a child that compiles while games are played
 

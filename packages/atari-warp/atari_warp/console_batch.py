@@ -15,6 +15,7 @@ import warp as wp
 from atari_warp import kernels
 from atari_warp.console_data import gray_levels, palette
 from atari_warp.consoles import NO_CONSOLES, WIDTH, Consoles
+from atari_warp.cpu_launch import packed
 from atari_warp.games import EmulatorError, Game, find_game
 from atari_warp.kernel_cache import compiled
 from atari_warp.preprocessing import ENLARGE, KEEP, SHRINK, Preprocessing, area_weights, interpolation_weights
@@ -90,7 +91,7 @@ class ConsoleBatch(Consoles):
         self._answers_on_host = None
         if self.device.is_cuda:
             self._answers_on_host = wp.empty(self._answers.shape, dtype=int, device="cpu", pinned=True)
-        self._observations = [self._observe_launch(part) for part in self._threads.parts] if observes else []
+        self._observations = [packed(self._observe_launch(part)) for part in self._threads.parts] if observes else []
         replacements = wp.full(num_envs, NOT_REPLACED, dtype=int, device=self.device)
         consoles = self._answers, self._state, self._screens
         self._replacements = replacements

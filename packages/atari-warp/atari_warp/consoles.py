@@ -7,7 +7,7 @@ import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import warp as wp
@@ -22,6 +22,9 @@ from atari_warp.pictures import Pictures
 from atari_warp.reset_pool import pool_size
 from atari_warp.threads import ConsoleThreads, split_evenly
 from atari_warp.translation import Translation, load_kernels, translation_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 WIDTH = 160
 # Consoles in one block of a GPU diverge and run one after another, so a block is as small as the GPU has room for.
@@ -125,6 +128,7 @@ class Consoles:
         )
         self._threads = ConsoleThreads(num_envs, 1 if self.device.is_cuda else threads)
         self._tensors = dict[str, Any]()
+        self._is_closed = False
         self._coloring = dict[tuple[int, int], Pictures]()  # made when they are first needed
         self._record_launches()
 
@@ -194,8 +198,15 @@ class Consoles:
             self._use_translation()
 
     def close(self) -> None:
-        """End the threads. Later steps run in the calling thread."""
+        """End the threads. Later steps raise :class:`EmulatorError`."""
+        self._is_closed = True
         self._threads.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def trace(self) -> np.ndarray:
         """Executed bytes of the ROM, ``(bytes,) uint8``, see ``Console::trace``; empty without ``trace=True``."""
@@ -312,6 +323,8 @@ class Consoles:
         return next((size for size in BLOCK_SIZES if size * room >= self.num_envs + self.reset_pool), BLOCK_SIZES[-1])
 
     def _run(self, order: int, frames: int = 0, drawn: int = 0) -> None:
+        if self._is_closed:
+            raise EmulatorError(f"{type(self).__name__}: was closed. Make another one.")
         self._use_translation()
         given = {"order": order, "frames": frames, "drawn": drawn}
         if given != self._given:

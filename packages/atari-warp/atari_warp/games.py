@@ -137,22 +137,28 @@ class Game:
 @functools.cache
 def known_games() -> dict[str, Game]:
     """Return all known games by name."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the first is faster, and not everywhere
-    loaded: dict[str, dict[str, Any]] = yaml.load((FOLDER / "games.yaml").read_text(), loader)
-    return {name: _game(name, **facts) for name, facts in loaded.items()}
+    return {name: find_game(name) for name in _records()}
 
 
+@functools.cache
 def find_game(name: str) -> Game:
     """Return the game of this name.
 
     Raises:
         UnknownGameError: the game is unknown.
     """
-    if name not in known_games():
-        near = difflib.get_close_matches(str(name).lower(), known_games(), n=3)
+    if name not in _records():
+        near = difflib.get_close_matches(str(name).lower(), _records(), n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise UnknownGameError(f"game={name}: unknown game.{hint}")
-    return known_games()[name]
+    return _game(name, **_records()[name])
+
+
+@functools.cache
+def _records() -> dict[str, dict[str, Any]]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the first is faster, and not everywhere
+    records: dict[str, dict[str, Any]] = yaml.load((FOLDER / "games.yaml").read_text(), loader)
+    return records
 
 
 def check_playable(name: str, mode: int | None = None, difficulty: int | None = None) -> None:

@@ -34,7 +34,7 @@ class Entry:
     Attributes:
         label: begin of the file's name, for people.
         suffix: end of the file's name.
-        belongs_to: versions and inputs that the content was made with.
+        belongs_to: versions and inputs of the content.
     """
 
     label: str

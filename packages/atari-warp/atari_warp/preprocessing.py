@@ -199,9 +199,9 @@ def interpolation_weights(size: int, to: int) -> tuple[np.ndarray, np.ndarray]:
         Indices ``(to, 2) int32`` of the two pixels between which each new pixel lies, and whole weights
         ``(to, 2) float32`` with a sum of 2048.
     """
-    pixels, scale = np.arange(to), size / to
-    first = np.floor(pixels * scale).astype(np.int32)
-    part = ((pixels + 1) - (first + 1) * (to / size)).astype(np.float32)
+    pixels, inverse = np.arange(to), to / size
+    first = np.floor(pixels * (1 / inverse)).astype(np.int32)
+    part = ((pixels + 1) - (first + 1) * inverse).astype(np.float32)
     part = np.where(part <= 0, np.float32(0), part - np.floor(part))
     part[first >= size - 1] = 0
     weights = np.stack([np.rint((1 - part) * ONE), np.rint(part * ONE)], axis=1).astype(np.float32)

@@ -29,14 +29,14 @@ from atari_warp.kernel_cache import (
     say,
     temporary_folder,
     versions,
-)  # fmt: skip
+)
 
 START = "import sys; sys.path[:] = {}; from atari_warp.compile import child; child()"
 Task = tuple[Game, Path | None] | None  # game and ROM file to translate; None compiles the interpreter
 
 _children = set[subprocess.Popen[bytes]]()
 _translations = dict[str, "Translation"]()
-_lock, _is_exiting = threading.Lock(), threading.Event()
+_lock, _is_exiting, _is_unwritable = threading.Lock(), threading.Event(), threading.Event()
 
 
 class Translation:
@@ -127,7 +127,7 @@ def load_kernels() -> None:
 
 def base_kernels() -> list[Any]:
     """One kernel of each module that all games use."""
-    return [kernels.run_with(), kernels.observe, reset_pool.match]
+    return [kernels.run_with(), kernels.observe, kernels.color, reset_pool.match]
 
 
 def compile_in_child(task: Task, in_background: bool = False) -> None:
@@ -136,15 +136,18 @@ def compile_in_child(task: Task, in_background: bool = False) -> None:
     Raises:
         EmulatorError: both have failed.
     """
-    folder = cache_folders()[0]
-    reason = _run_child(folder, task, in_background)
-    if reason and not _is_exiting.is_set():
-        try:
-            other = temporary_folder()
-        except OSError:
-            raise cannot_compile(reason) from None
-        if _run_child(other, task, in_background):
-            raise cannot_compile(reason)
+    reason = "" if _is_unwritable.is_set() else _run_child(cache_folders()[0], task, in_background)
+    if _is_exiting.is_set() or not (reason or _is_unwritable.is_set()):
+        return
+    try:
+        other = temporary_folder()
+    except OSError as error:
+        raise cannot_compile(reason or str(error)) from None
+    problem = _run_child(other, task, in_background)
+    if problem:
+        raise cannot_compile(reason or problem)
+    if reason:
+        _is_unwritable.set()
         say(f"WARP_CACHE_PATH={wp.config.kernel_cache_dir}: cannot be written ({reason}). {other} is used instead.")
 
 
@@ -180,7 +183,7 @@ def _run_child(folder: Path, task: Task, in_background: bool) -> str:
         return ""
     delete_staging_folders(folder, pid=process.pid)
     lines = [line.strip() for line in said.splitlines() if line.strip()] or [f"exit status {status}"]
-    return next((line for line in lines if "ERROR" in line), lines[-1])
+    return next((line for line in lines if "ERROR" in line), lines[-1]).removeprefix("ERROR: ")
 
 
 @atexit.register

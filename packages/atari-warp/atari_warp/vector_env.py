@@ -45,13 +45,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         game: ALE's name of a game, such as ``"space_invaders"``.
         num_envs: number of games.
         preset: keywords that are set together; a keyword given beside a preset wins. ``"standard"`` is the protocol of
-            Mnih et al. (2015) as Stable-Baselines3 and CleanRL have it: 1 to 30 no-ops and then FIRE, lost lives end
+            Mnih et al. (2015), as in Stable-Baselines3 and CleanRL: 1 to 30 no-ops and then FIRE, lost lives end
             episodes but not games, clipped rewards, stacks that begin with copies of the first frame. ``"machado"`` is
-            that of Machado et al. (2018): sticky actions with probability 0.25, all 18 actions, whole games.
+            the protocol of Machado et al. (2018): sticky actions with probability 0.25, all actions, whole games.
         batch_size: 0 or ``num_envs``; no other number is supported.
         num_threads: CPU threads; 0 takes one for each core, and at most ``num_envs``.
         thread_affinity_offset: -1; no other number is supported.
-        full_action_space: all 18 actions instead of those that have an effect.
+        full_action_space: all legal actions, in most games 18, instead of the minimal set.
         actions: ALE numbers of the actions, instead of one of these two sets.
         continuous: ``False``; continuous actions are not supported.
         continuous_action_threshold: ignored.
@@ -160,8 +160,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         Args:
             seed: an integer of the first environment, from which the others count up, or one for each environment that
                 is reset. Without a seed, random numbers go on; the first reset draws seeds.
-            options: ``{"reset_mask": mask}`` with ``(num_envs,) bool`` resets some environments. After a lost life
-                such an environment goes on with its game under ``on_life_loss="continue"``.
+            options: ``{"reset_mask": mask}`` with ``(num_envs,) bool`` resets some environments. With
+                ``on_life_loss="continue"`` an environment that has lost a life keeps its game.
 
         Returns:
             Observations ``(num_envs, *single_observation_space.shape) uint8`` and ``info``.
@@ -209,7 +209,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return self._results()
 
     def send(self, actions: Any) -> None:
-        """Begin a step with ``actions`` as :meth:`step` takes them; the games play while the caller goes on."""
+        """Begin a step with ``actions`` as :meth:`step` takes them; the games play beside the caller."""
         given = self._checked(actions)
         own = given.copy() if isinstance(given, np.ndarray) else given.clone()  # as the caller may change them
         self._steps.begin(lambda: self.consoles.step(own))
@@ -228,7 +228,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return tuple(self.consoles.rgb()) if self.render_mode else None
 
     def get_action_meanings(self) -> list[str]:
-        """ALE's names of the actions, then those of the taps."""
+        """ALE's names of the actions, followed by the names of the taps."""
         names = [ACTIONS[action] for action in self.action_set]
         return names + [f"{name} TAP" for name in names if name != "NOOP" and self._options.tap_frames]
 
@@ -268,7 +268,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         observations = self._observations(numbers)
         over = terminated | truncated
         if self._options.life_loss_info and not self._options.episodic_life:
-            over = numbers[:, kernels.ENDED] != 0  # the game goes on after a reported life
+            over = numbers[:, kernels.ENDED] != 0  # a reported life does not end the game
         if self.autoreset_mode is not AutoresetMode.SAME_STEP or not over.any():
             self._over = over
             return observations, *map(self._given, (rewards, terminated, truncated)), self._info(numbers)

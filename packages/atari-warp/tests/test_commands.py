@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from atari_warp import __main__ as bench
-from atari_warp import known_games
+from atari_warp import find_game
 from atari_warp.command_line import parse_options
 from atari_warp.verify import main as verify
 from derive import main as derive
@@ -20,8 +20,8 @@ def test_verify_prints_a_table_and_saves_pictures_of_differences(
 ) -> None:
     assert verify(["game=pong", "frames=20", "sequences=1", f"out={tmp_path}"]) == 0
     assert "| pong | 20 | 0 | 0 | equal |" in capsys.readouterr().out
-    wrong = {**known_games(), "pong": dataclasses.replace(known_games()["pong"], first_line=35)}
-    monkeypatch.setattr("atari_warp.games.known_games", lambda: wrong)
+    wrong = dataclasses.replace(find_game("pong"), first_line=35)
+    monkeypatch.setattr("atari_warp.verify.find_game", lambda name: wrong)
     assert verify(["game=pong", "frames=20", "sequences=1", f"out={tmp_path}"]) == 1
     printed = capsys.readouterr()
     assert "| pong | 0 | 0 | 0 | sequence 0, frame 0: " in printed.out and str(tmp_path / "pong.png") in printed.err

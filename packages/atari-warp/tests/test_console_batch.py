@@ -99,8 +99,10 @@ def test_any_screen_is_resized_as_by_opencv(
     batch, draws = ConsoleBatch("pong", 1, preprocessing=options), np.random.default_rng(sum(size))
     batch.reset([0])
 
+    observe = batch._observe_launch(slice(0, 1))
+
     def check() -> None:
-        batch._observations[0].launch()
+        observe.launch()
         pictures = gray_levels()[batch.screen()] if grayscale else batch.rgb()
         top, bottom, left, right = crop or (0, *pictures.shape[1:2], 0, pictures.shape[2])
         expected = cv2.resize(pictures[0, top:bottom, left:right], size[::-1], interpolation=cv2.INTER_AREA)
@@ -109,8 +111,8 @@ def test_any_screen_is_resized_as_by_opencv(
         )
 
     for parts in (1, GPU_PARTS):
-        batch._observations[0].set_dim((1, parts))
-        batch._observations[0].set_param_by_name("parts", parts)
+        observe.set_dim((1, parts))
+        observe.set_param_by_name("parts", parts)
         for colors in (256, 4, 2, 1):
             batch.screens.assign(draws.integers(0, colors, batch.screens.shape, np.uint8))
             check()

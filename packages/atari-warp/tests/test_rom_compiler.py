@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from atari_warp import Emulator, consoles, find_game
+from atari_warp import ConsoleBatch, Emulator, find_game, translation
+from atari_warp.compile import trace_rom
 from atari_warp.games import read_rom
+from atari_warp.rom_compiler import rom_code
 
 
 @pytest.mark.parametrize(
-    ("game", "known"),
+    "game",
     [
-        pytest.param("pong", 1.0, id="all of its code", marks=pytest.mark.slow),
-        pytest.param("montezuma_revenge", 0.7, id="E0, partly interpreted", marks=pytest.mark.slow),
-        pytest.param("ms_pacman", 1.0, id="F8", marks=pytest.mark.integration),
-        pytest.param("solaris", 1.0, id="F6", marks=pytest.mark.integration),
-        pytest.param("elevator_action", 1.0, id="F8 with RAM", marks=pytest.mark.integration),
-        pytest.param("pitfall2", 1.0, id="DPC", marks=pytest.mark.integration),
-        pytest.param("robotank", 1.0, id="FE", marks=pytest.mark.integration),
+        pytest.param("pong", marks=pytest.mark.slow),
+        pytest.param("ms_pacman", id="F8", marks=pytest.mark.integration),
+        pytest.param("solaris", id="F6", marks=pytest.mark.integration),
+        pytest.param("elevator_action", id="F8 with RAM", marks=pytest.mark.integration),
+        pytest.param("pitfall2", id="DPC", marks=pytest.mark.integration),
+        pytest.param("robotank", id="FE", marks=pytest.mark.integration),
     ],
 )
-def test_compiled_code_equals_the_interpreter(game: str, known: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    interpreter = Emulator(game, 4)
-    if known < 1:
-        trace, draws = consoles.Consoles.trace, np.random.default_rng(0)
-        monkeypatch.setattr(
-            consoles.Consoles, "trace", lambda self: trace(self) * (draws.random(len(self._trace)) < known)
-        )
-    consoles._traced_code.cache_clear()
+def test_compiled_code_equals_the_interpreter(game: str) -> None:
     compiled = Emulator(game, 4, compile_rom=True)
+    compiled.wait_until_compiled()
+    check_equal(compiled, Emulator(game, 4))
+
+
+@pytest.mark.slow
+def test_code_that_is_compiled_in_part_equals_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreter, game, draws = (
+        Emulator("montezuma_revenge", 4),
+        find_game("montezuma_revenge"),
+        np.random.default_rng(0),
+    )
+    monkeypatch.setattr("warp.config.kernel_cache_dir", str(tmp_path))
+    monkeypatch.setattr(translation, "_translations", {})
+    trace = trace_rom(game, None)
+    known = trace * (draws.random(len(trace)) < 0.7)
+    translation.translation_entry(game, read_rom(game), ".trace").write(tmp_path / "atari_warp", known.tobytes())
+    compiled = Emulator(game, 4, compile_rom=True)
+    compiled.wait_until_compiled()
+    check_equal(compiled, interpreter)
+
+
+def check_equal(compiled: Emulator, interpreter: Emulator) -> None:
     assert compiled._kernel is not interpreter._kernel
     draws = np.random.default_rng(1)
     for step in range(300):
@@ -40,10 +58,32 @@ def test_compiled_code_equals_the_interpreter(game: str, known: float, monkeypat
         np.testing.assert_array_equal(compiled.screen(), interpreter.screen())
 
 
+@pytest.mark.slow
+def test_a_game_goes_on_when_its_compiled_code_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreted = ConsoleBatch("pong", 6, threads=2, reset_pool=2)
+    monkeypatch.setattr("warp.config.kernel_cache_dir", str(tmp_path))
+    monkeypatch.setattr(translation, "_translations", {})
+    compiled = ConsoleBatch("pong", 6, threads=2, reset_pool=2, compile_rom=True)
+    assert compiled._kernel is interpreted._kernel
+    draws = np.random.default_rng(1)
+    for each in (interpreted, compiled):
+        each.reset(range(6))
+    for step in range(400):
+        actions = draws.integers(18, size=6)
+        for each in (interpreted, compiled):
+            each.step(actions)
+        if step == 200:
+            compiled.wait_until_compiled()
+            assert compiled._kernel is not interpreted._kernel
+        np.testing.assert_array_equal(compiled.observations.numpy(), interpreted.observations.numpy())
+        np.testing.assert_array_equal(compiled.read_outcomes(), interpreted.read_outcomes())
+    found, expected = compiled.save_state(), interpreted.save_state()
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
 def test_compiled_code_is_reproducible() -> None:
-    """The kernel cache finds a game's code by its text."""
     pong = find_game("pong")
-    first = consoles._traced_code(pong, None, read_rom(pong))
-    consoles._traced_code.cache_clear()
-    assert consoles._traced_code(pong, None, read_rom(pong)) == first
+    first, second = (rom_code(pong, read_rom(pong), trace_rom(pong, None)) for _ in range(2))
+    assert second == first
     assert first.count("TAKE") == 1 and first.count("at_") > 400
