@@ -175,7 +175,7 @@ class ConsoleBatch(Consoles):
         self._selects_some = mask is not None
 
     def read_outcomes(self) -> np.ndarray:
-        """All numbers of the last step on the host, ``(N, kernels.ANSWERS) int32``.
+        """All numbers of the last step on the host, ``(kernels.ANSWERS, N) int32``.
 
         On a GPU the host waits for Warp's current stream only.
         """
@@ -184,7 +184,7 @@ class ConsoleBatch(Consoles):
             wp.copy(self._answers_on_host, answers)
             wp.synchronize_stream(wp.get_stream(self.device))
             answers = self._answers_on_host
-        return np.array(answers.numpy()[: self.num_envs])
+        return np.array(answers.numpy()[: self.num_envs].T, order="C")
 
     def save_state(self) -> dict[str, np.ndarray]:
         arrays = self._pictures() | (self._pool_arrays() if self.reset_pool else {})

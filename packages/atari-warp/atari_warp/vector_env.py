@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
@@ -263,12 +263,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _results(self) -> Arrays:
         numbers = self._steps.numbers()
-        rewards = numbers[:, kernels.REWARD]
-        terminated, truncated = numbers[:, kernels.TERMINATED] != 0, numbers[:, kernels.TRUNCATED] != 0
+        rewards = numbers[kernels.REWARD]
+        terminated, truncated = numbers[kernels.TERMINATED] != 0, numbers[kernels.TRUNCATED] != 0
         observations = self._observations(numbers)
         over = terminated | truncated
         if self._options.life_loss_info and not self._options.episodic_life:
-            over = numbers[:, kernels.ENDED] != 0  # a reported life does not end the game
+            over = numbers[kernels.ENDED] != 0  # a reported life does not end the game
         if self.autoreset_mode is not AutoresetMode.SAME_STEP or not over.any():
             self._over = over
             return observations, *map(self._given, (rewards, terminated, truncated)), self._info(numbers)
@@ -293,9 +293,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _info(self, numbers: np.ndarray) -> dict[str, Any]:
         info = {"env_id": np.arange(self.num_envs, dtype=np.int32)}
-        info |= {name: numbers[:, column] for name, column in INFO.items()}
+        info |= {name: numbers[column] for name, column in INFO.items()}
         if self._options.reward_clipping:
-            info["unclipped_reward"] = numbers[:, kernels.POINTS]
+            info["unclipped_reward"] = numbers[kernels.POINTS]
         return info
 
     def _final(self, numbers: np.ndarray, over: np.ndarray) -> dict[str, Any]:
@@ -362,6 +362,7 @@ class _Steps:
 
     def run(self, play: Any) -> None:
         """Play now; on a GPU, after torch's current stream has read what the step overwrites."""
+        self._check_idle()
         with self._on_stream():
             if self._stream is not None:
                 self._wait_for_readers()
@@ -374,8 +375,7 @@ class _Steps:
 
     def begin(self, play: Any) -> None:
         """Play beside the caller."""
-        if self._begun:
-            raise RuntimeError("send: a step has begun already. Call recv() first.")
+        self._check_idle()
         if self._stream is None:
             self._thread = self._thread or ThreadPoolExecutor(1, "atari-warp-steps")
             self._future = self._thread.submit(play)
@@ -385,18 +385,21 @@ class _Steps:
 
     def finish(self, keep: bool = False) -> bool:
         """Wait for the step that has begun, if any, and return whether there was one; ``keep`` leaves its results."""
-        if self._future is not None:
-            wait([self._future])
-            self._future.result()
-        begun = self._begun
+        begun, future = self._begun, self._future
         if not keep:
             self._begun, self._future = False, None
+        if future is not None:
+            future.result()
         return begun
 
     def numbers(self) -> np.ndarray:
         """Numbers of the last step, see :meth:`ConsoleBatch.read_outcomes`."""
         with self._on_stream():
             return self._consoles.read_outcomes()
+
+    def _check_idle(self) -> None:
+        if self._begun:
+            raise RuntimeError("send: a step has begun already. Call recv() first.")
 
     def close(self) -> None:
         if self._thread is not None:
@@ -416,8 +419,8 @@ class _RamStack:
 
     def push(self, numbers: np.ndarray) -> np.ndarray:
         """Add the present memories, and return the stack."""
-        moved = numbers[:, kernels.LEFT_OUT] == 0
-        starts = moved & (numbers[:, kernels.EPISODE_START] != 0)
+        moved = numbers[kernels.LEFT_OUT] == 0
+        starts = moved & (numbers[kernels.EPISODE_START] != 0)
         self.stack[moved, :-1] = self.stack[moved, 1:]
         ram = self._consoles.ram().numpy()
         self.stack[moved, -1] = ram[moved]
