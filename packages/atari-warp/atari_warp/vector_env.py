@@ -403,7 +403,7 @@ class _Steps:
 
     def close(self) -> None:
         if self._thread is not None:
-            self._thread.shutdown()
+            self._thread.shutdown(wait=False)  # Gymnasium 1.1 may close a deleted environment on this thread
 
     def _on_stream(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self._stream is None else wp.ScopedStream(self._stream, sync_enter=False)
