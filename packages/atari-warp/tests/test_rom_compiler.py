@@ -75,7 +75,7 @@ def test_a_game_goes_on_when_its_compiled_code_is_ready(tmp_path: Path, monkeypa
         if step == 200:
             compiled.wait_until_compiled()
             assert compiled._kernel is not interpreted._kernel
-        np.testing.assert_array_equal(compiled.observations.numpy(), interpreted.observations.numpy())
+        np.testing.assert_array_equal(compiled.observations, interpreted.observations)
         np.testing.assert_array_equal(compiled.read_outcomes(), interpreted.read_outcomes())
     found, expected = compiled.save_state(), interpreted.save_state()
     for name in expected:
