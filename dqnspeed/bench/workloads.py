@@ -21,8 +21,9 @@ from dqnspeed.algorithms import make_buffer, make_learner, make_network, make_po
 from dqnspeed.algorithms.memory_estimate import buffer_device
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
 from dqnspeed.buffers import Batch, Buffer, Rows
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec, make_env, make_vector_env
+from dqnspeed.envs.backends.base import Backend
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.system import machine
 from dqnspeed.system.messages import kind_and_line
@@ -65,6 +66,7 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING)
     try:
         workload = pickle.load(sys.stdin.buffer)
+        typed(workload.run.backend, Backend).compile_games(workload.run)
         workload.function(workload, counter)
     except Exception as error:
         traceback.print_exc()

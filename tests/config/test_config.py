@@ -217,7 +217,6 @@ BAD = {
     "env.id=joust": "env.id=joust: no ALE game and no registered Gymnasium environment has this name",
     "env.id=nobody:Env-v0 wrappers=none": "env.id=nobody:Env-v0: could not be made (ModuleNotFoundError",
     "env=cartpole wrappers=standard": "wrappers.noop_max=30: needs an ALE game, and CartPole-v1 is not one",
-    "backend=atari_warp wrappers.resize=200": "resizes to at most 160 here, and wrappers.resize=200 is larger",
     "backend=atari_warp wrappers.resizer=pillow": "atari_warp: resizes with wrappers.resizer=cv2 only, not pillow. Use",
     "wrappers.crop=[35,211,0,160]": "wrappers.crop=[35, 211, 0, 160]: images here have 210 rows and 160 columns.",
     "backend=ale wrappers.crop=[34,194,0,160]": "backend=ale: takes whole images, and wrappers.crop=[34, 194, 0, 160]",

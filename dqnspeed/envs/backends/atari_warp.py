@@ -35,7 +35,7 @@ class AtariWarp(Backend):
         default="auto",
     )
     compile_rom: bool = option(
-        "compile the ROM to native code, faster on a CPU; takes about ten seconds once", default=True
+        "compile the ROM to native code, faster on a CPU; games are interpreted until that is done, once", default=True
     )
     reset_pool: int | None = option(
         "more consoles, which play games' starts ahead, at most one for each environment; null: a quarter of them on a "
@@ -95,6 +95,13 @@ class AtariWarp(Backend):
                     **self._preprocessing(run),
                 )
             return WarpEngine(env, overlap)
+
+    def compile_games(self, run: RunConfig) -> None:
+        if self.compile_rom:
+            from atari_warp import Emulator, find_game
+
+            game = self.game_of(run)
+            Emulator(find_game(game.rom).at(game.mode, game.difficulty), compile_rom=True).wait_until_compiled()
 
     def for_random_play(self) -> Backend:
         return dataclasses.replace(self, threads=0, device="cpu", compile_rom=False, reset_pool=0)

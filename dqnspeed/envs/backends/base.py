@@ -124,6 +124,9 @@ class Backend(BackendConfig):
         """
         raise NotImplementedError
 
+    def compile_games(self, run: RunConfig) -> None:
+        """Compile now what :meth:`make` would compile beside the games of ``run``, before speeds are measured."""
+
     def for_random_play(self) -> Backend | None:
         """Backend for the random play of ``wrappers.crop=[]``, alike on every machine; ``None``: ``gymnasium``."""
         return None

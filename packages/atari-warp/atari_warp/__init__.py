@@ -1,6 +1,8 @@
 """Atari 2600 emulator that plays many games at once, equal to ALE frame by frame."""
 
+import importlib
 import sys
+from typing import Any
 
 try:
     from atari_warp import kernels as kernels
@@ -28,3 +30,10 @@ __all__ = [
 ]  # fmt: skip
 
 register_envs()
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``atari_warp.sb3``, and Stable-Baselines3 with it, when it is first used."""
+    if name == "sb3":
+        return importlib.import_module("atari_warp.sb3")
+    raise AttributeError(f"module {__name__} has no attribute {name}.")

@@ -45,7 +45,7 @@ RAM_BYTES = 128
 class ALEInterface:
     """One game, with the methods of ``ale_py.ALEInterface``.
 
-    Saved states also hold the picture, which ALE draws anew with the next frame. There is no sound.
+    Unlike ALE's, a saved state also holds the picture. There is no sound.
 
     Args:
         compile_rom: compile the game's code for more frames per second; until that is done, the code is interpreted.
@@ -75,7 +75,7 @@ class ALEInterface:
         """Load a ROM, and start its game at the default mode with the present settings.
 
         Args:
-            rom: ALE's name of a game, or the path of a ROM whose name is that of the game, such as ``pong.bin``.
+            rom: ALE's name of a game, or the path of a ROM with the name of a game, such as ``pong.bin``.
 
         Raises:
             UnknownGameError: the game is unknown.
@@ -107,6 +107,10 @@ class ALEInterface:
         self._frame_skip, self._shows = self._settings["frame_skip"], self._settings["display_screen"]
         if self._shows:
             self._show()
+
+    def wait_until_compiled(self) -> None:
+        """Wait until the game's code is compiled, as before a measurement."""
+        self._at_hand().wait_until_compiled()
 
     @staticmethod
     def isSupportedROM(rom: str | os.PathLike[str]) -> str | None:

@@ -19,7 +19,7 @@ class ALEState:
         serialized: bytes from :meth:`serialize`; without, an empty state that cannot be restored.
 
     Raises:
-        EmulatorError: the bytes are not those of a state.
+        EmulatorError: the bytes are not a state.
     """
 
     __hash__ = None  # type: ignore[assignment]  # as in ALE

@@ -55,7 +55,7 @@ def trace_rom(game: Game, path: Path | None) -> np.ndarray:
             break
         for _ in range(TRACE_STEPS):
             emulator.step(draws.integers(len(ACTIONS), size=TRACE_ENVS), TRACE_SKIP, 0)
-            if emulator.terminated.numpy().any():
+            if emulator.terminated.any():
                 emulator.reset(emulator.terminated)
         known, seen = seen, int(np.count_nonzero(emulator.trace()))
     return emulator.trace()

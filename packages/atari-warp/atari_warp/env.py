@@ -23,7 +23,7 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any], utils.EzPickle):
     """Atari game with the arguments, spaces and results of ``ale_py.env.AtariEnv``.
 
     Observations, rewards and ends equal ALE's bit for bit. Repeated actions of ``repeat_action_probability`` are drawn
-    from other random numbers. Defaults are those of Machado et al. 2018.
+    from other random numbers. Defaults follow Machado et al. 2018.
 
     Args:
         game: ALE's name of a game, such as ``space_invaders``.
@@ -31,7 +31,7 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any], utils.EzPickle):
         obs_type: ``rgb`` ``(rows, 160, 3)``, ``grayscale`` ``(rows, 160)`` or ``ram`` ``(128,)``, all ``uint8``.
         frameskip: frames that an action lasts, or a range ``(low, high)`` without ``high``, from which each step draws.
         repeat_action_probability: probability that a frame repeats the action of the previous frame.
-        full_action_space: all 18 actions instead of those that have an effect in the game.
+        full_action_space: all legal actions, in most games 18, instead of the actions with an effect.
         continuous, continuous_action_threshold: must have their defaults; continuous actions are not supported.
         max_num_frames_per_episode: frames after which a game is truncated; ``None`` means no limit.
         render_mode: ``rgb_array``, ``human`` for a window, or ``None``.
@@ -143,7 +143,12 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any], utils.EzPickle):
         skip = self._frameskip
         frames = skip if isinstance(skip, int) else int(self.np_random.integers(*skip))
         ale = self.ale
-        reward = float(ale.play(self._action_numbers[action], frames))
+        try:
+            number = self._action_numbers[action]
+        except (IndexError, TypeError) as problem:
+            most = len(self._action_numbers) - 1
+            raise type(problem)(f"action={action!r}: must be an integer from 0 to {most}.") from problem
+        reward = float(ale.play(number, frames))
         over = ale.game_over(with_truncation=False)
         return self._observe(), reward, over, ale.game_truncated(), self._info()
 

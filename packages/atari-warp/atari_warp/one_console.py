@@ -31,7 +31,7 @@ class OneConsole(Consoles):
 
     Attributes:
         memory: ``(128,) uint8``, a view that changes with every frame.
-        frame_number: frames since :meth:`load`, with those of the starts that ALE counts.
+        frame_number: frames since :meth:`load`, as ALE counts them.
     """
 
     def __init__(self, game: str, rom: Path | None = None, compile_rom: bool = False):
@@ -51,7 +51,7 @@ class OneConsole(Consoles):
         self._rgb_pixels: np.ndarray = self._rgb.array.numpy()[0]
         self._gray_pixels: np.ndarray = self._gray.array.numpy()[0, ..., 0]
         self._answer = memoryview(self._answers_of_host)
-        self._prepared = 0  # frames that the launch plays as it is; 0 if another order came last
+        self._prepared = 0  # frames that the recorded launch plays; 0 if another order came last
 
     def load(self, seed: int, repeat_action_probability: float, max_episode_frames: int) -> None:
         """Switch the console on, and start the game at its default mode.
@@ -97,7 +97,7 @@ class OneConsole(Consoles):
         """
         fields, before = self._fields, self._fields[FRAMES]
         self._action[0] = action
-        if frames == self._prepared:
+        if frames == self._prepared and self._translation is None and self._given:  # empty with new launches
             self._launches[0].launch()
         else:
             self._run(kernels.PLAY, frames, 1)
@@ -107,7 +107,7 @@ class OneConsole(Consoles):
 
     @property
     def episode_frame_number(self) -> int:
-        """Frames of this game, with those of its start that ALE counts."""
+        """Frames of this game, as ALE counts them."""
         return self._fields[FRAMES]
 
     @property

@@ -59,7 +59,7 @@ def make_no_frameskip_v4(**keywords: Any) -> gymnasium.Env[Any, Any]:
 
 
 def make_vec_v5(preset: str | None = None, **keywords: Any) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-    """Vector environment with the defaults of ``ALE/Pong-v5``, or with those of a preset."""
+    """Vector environment with the defaults of ``ALE/Pong-v5`` or of a preset."""
     from atari_warp.vector_env import AtariVectorEnv
 
     return AtariVectorEnv(preset=preset, **{**({} if preset else V5), **keywords})  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
@@ -45,13 +45,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         game: ALE's name of a game, such as ``"space_invaders"``.
         num_envs: number of games.
         preset: keywords that are set together; a keyword given beside a preset wins. ``"standard"`` is the protocol of
-            Mnih et al. (2015) as Stable-Baselines3 and CleanRL have it: 1 to 30 no-ops and then FIRE, lost lives end
+            Mnih et al. (2015), as in Stable-Baselines3 and CleanRL: 1 to 30 no-ops and then FIRE, lost lives end
             episodes but not games, clipped rewards, stacks that begin with copies of the first frame. ``"machado"`` is
-            that of Machado et al. (2018): sticky actions with probability 0.25, all 18 actions, whole games.
+            the protocol of Machado et al. (2018): sticky actions with probability 0.25, all actions, whole games.
         batch_size: 0 or ``num_envs``; no other number is supported.
         num_threads: CPU threads; 0 takes one for each core, and at most ``num_envs``.
         thread_affinity_offset: -1; no other number is supported.
-        full_action_space: all 18 actions instead of those that have an effect.
+        full_action_space: all legal actions, in most games 18, instead of the minimal set.
         actions: ALE numbers of the actions, instead of one of these two sets.
         continuous: ``False``; continuous actions are not supported.
         continuous_action_threshold: ignored.
@@ -74,6 +74,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     Attributes:
         action_set: ALE numbers of the actions.
     """
+
+    closed = True  # Gymnasium 1.1 closes an environment that was never made
 
     def __init__(
         self,
@@ -148,6 +150,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._has_games = False
         self._over = np.zeros(num_envs, bool)  # environments whose episodes have ended
         self._process = os.getpid()
+        self.closed = False
 
     def reset(
         self, *, seed: int | Sequence[int] | np.ndarray | None = None, options: dict[str, Any] | None = None
@@ -157,8 +160,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         Args:
             seed: an integer of the first environment, from which the others count up, or one for each environment that
                 is reset. Without a seed, random numbers go on; the first reset draws seeds.
-            options: ``{"reset_mask": mask}`` with ``(num_envs,) bool`` resets some environments. After a lost life
-                such an environment goes on with its game under ``on_life_loss="continue"``.
+            options: ``{"reset_mask": mask}`` with ``(num_envs,) bool`` resets some environments. With
+                ``on_life_loss="continue"`` an environment that has lost a life keeps its game.
 
         Returns:
             Observations ``(num_envs, *single_observation_space.shape) uint8`` and ``info``.
@@ -192,8 +195,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         Returns:
             Observations, rewards ``(num_envs,) int32``, terminations and truncations ``(num_envs,) bool``, and ``info``
             with ``env_id``, ``lives``, ``frame_number`` and ``episode_frame_number``, ``(num_envs,) int32`` each, and
-            with clipped rewards ``reward``, the points themselves. In ``SAME_STEP`` mode, where an episode has ended,
-            also ``final_obs`` and ``final_info`` of its last step, with the masks ``_final_obs`` and ``_final_info``.
+            with clipped rewards ``unclipped_reward``, the points themselves. In ``SAME_STEP`` mode, where an episode
+            has ended, also ``final_obs`` and ``final_info`` of its last step, with the masks ``_final_obs`` and
+            ``_final_info``.
 
         Raises:
             AssertionError: ``actions`` have a wrong shape or dtype, or are out of range.
@@ -205,7 +209,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return self._results()
 
     def send(self, actions: Any) -> None:
-        """Begin a step with ``actions`` as :meth:`step` takes them; the games play while the caller goes on."""
+        """Begin a step with ``actions`` as :meth:`step` takes them; the games play beside the caller."""
         given = self._checked(actions)
         own = given.copy() if isinstance(given, np.ndarray) else given.clone()  # as the caller may change them
         self._steps.begin(lambda: self.consoles.step(own))
@@ -224,7 +228,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return tuple(self.consoles.rgb()) if self.render_mode else None
 
     def get_action_meanings(self) -> list[str]:
-        """ALE's names of the actions, then those of the taps."""
+        """ALE's names of the actions, followed by the names of the taps."""
         names = [ACTIONS[action] for action in self.action_set]
         return names + [f"{name} TAP" for name in names if name != "NOOP" and self._options.tap_frames]
 
@@ -259,12 +263,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _results(self) -> Arrays:
         numbers = self._steps.numbers()
-        rewards = numbers[:, kernels.REWARD]
-        terminated, truncated = numbers[:, kernels.TERMINATED] != 0, numbers[:, kernels.TRUNCATED] != 0
+        rewards = numbers[kernels.REWARD]
+        terminated, truncated = numbers[kernels.TERMINATED] != 0, numbers[kernels.TRUNCATED] != 0
         observations = self._observations(numbers)
         over = terminated | truncated
         if self._options.life_loss_info and not self._options.episodic_life:
-            over = numbers[:, kernels.ENDED] != 0  # the game goes on after a reported life
+            over = numbers[kernels.ENDED] != 0  # a reported life does not end the game
         if self.autoreset_mode is not AutoresetMode.SAME_STEP or not over.any():
             self._over = over
             return observations, *map(self._given, (rewards, terminated, truncated)), self._info(numbers)
@@ -277,21 +281,18 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _observations(self, numbers: np.ndarray) -> Any:
         if self._ram is not None:
-            found = self._ram.push(numbers)
-            return self._given(found) if self._torch else found.copy()
-        planes = self.consoles.observations
-        found = wp.to_torch(planes) if self._torch else planes.numpy()
-        height, width = found.shape[2:]
+            return self._given(self._ram.push(numbers).copy())
+        found: Any = self.consoles.observations_tensor() if self._torch else self.consoles.observations
         if not self._options.grayscale:
-            found = found.reshape(self.num_envs, self._options.stack_num, 3, height, width)
+            found = found.reshape(self.num_envs, self._options.stack_num, 3, *found.shape[2:])
             found = found.permute(0, 1, 3, 4, 2) if self._torch else found.transpose(0, 1, 3, 4, 2)
-        return found if self._torch or not self.consoles.device.is_cpu else found.copy()
+        return found if self._torch else found.copy()
 
     def _info(self, numbers: np.ndarray) -> dict[str, Any]:
         info = {"env_id": np.arange(self.num_envs, dtype=np.int32)}
-        info |= {name: numbers[:, column] for name, column in INFO.items()}
+        info |= {name: numbers[column] for name, column in INFO.items()}
         if self._options.reward_clipping:
-            info["reward"] = numbers[:, kernels.POINTS]
+            info["unclipped_reward"] = numbers[kernels.POINTS]
         return info
 
     def _final(self, numbers: np.ndarray, over: np.ndarray) -> dict[str, Any]:
@@ -358,6 +359,7 @@ class _Steps:
 
     def run(self, play: Any) -> None:
         """Play now; on a GPU, after torch's current stream has read what the step overwrites."""
+        self._check_idle()
         with self._on_stream():
             if self._stream is not None:
                 self._wait_for_readers()
@@ -370,8 +372,7 @@ class _Steps:
 
     def begin(self, play: Any) -> None:
         """Play beside the caller."""
-        if self._begun:
-            raise RuntimeError("send: a step has begun already. Call recv() first.")
+        self._check_idle()
         if self._stream is None:
             self._thread = self._thread or ThreadPoolExecutor(1, "atari-warp-steps")
             self._future = self._thread.submit(play)
@@ -381,12 +382,11 @@ class _Steps:
 
     def finish(self, keep: bool = False) -> bool:
         """Wait for the step that has begun, if any, and return whether there was one; ``keep`` leaves its results."""
-        if self._future is not None:
-            wait([self._future])
-            self._future.result()
-        begun = self._begun
+        begun, future = self._begun, self._future
         if not keep:
             self._begun, self._future = False, None
+        if future is not None:
+            future.result()
         return begun
 
     def numbers(self) -> np.ndarray:
@@ -394,9 +394,13 @@ class _Steps:
         with self._on_stream():
             return self._consoles.read_outcomes()
 
+    def _check_idle(self) -> None:
+        if self._begun:
+            raise RuntimeError("send: a step has begun already. Call recv() first.")
+
     def close(self) -> None:
         if self._thread is not None:
-            self._thread.shutdown()
+            self._thread.shutdown(wait=False)  # Gymnasium 1.1 may close a deleted environment on this thread
 
     def _on_stream(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self._stream is None else wp.ScopedStream(self._stream, sync_enter=False)
@@ -412,10 +416,10 @@ class _RamStack:
 
     def push(self, numbers: np.ndarray) -> np.ndarray:
         """Add the present memories, and return the stack."""
-        moved = numbers[:, kernels.LEFT_OUT] == 0
-        starts = moved & (numbers[:, kernels.EPISODE_START] != 0)
+        moved = numbers[kernels.LEFT_OUT] == 0
+        starts = moved & (numbers[kernels.EPISODE_START] != 0)
         self.stack[moved, :-1] = self.stack[moved, 1:]
-        ram = self._consoles.ram().numpy()
+        ram = self._consoles.ram()
         self.stack[moved, -1] = ram[moved]
         self.stack[starts, :-1] = 0 if self._blank else ram[starts, None]
         return self.stack

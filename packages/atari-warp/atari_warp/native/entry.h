@@ -39,7 +39,8 @@ Made made = {memories, memories + 128, &wp::index(timers, 0), &wp::index(script,
 Player player = {console, made, &wp::index(facts, 0), &wp::index(tables, 0, 0), &wp::index(screens, i, 0, 0, 0)};
 Environment environment = {player, console, env.agent, &wp::index(settings, 0)};
 bool around = false;
-for (bool thorough = before.thorough || (order >= RESTART && (in_pool || environment.sees_all()));; thorough = true) {
+const bool sees_all = order >= RESTART ? in_pool || environment.sees_all() : order == PLAY && frames == drawn;
+for (bool thorough = before.thorough || sees_all;; thorough = true) {
     console.tia.top = plays ? environment.settings[TOP] : 0;
     console.tia.bottom = plays ? environment.settings[BOTTOM] : player.facts[ROWS];
     player.missed = player.whole = 0, player.loading = false;
