@@ -8,6 +8,7 @@ Games that are compiled already are skipped. The exit status is 1 if a game cann
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import resource
@@ -54,7 +55,7 @@ def trace_rom(game: Game, path: Path | None) -> np.ndarray:
             break
         for _ in range(TRACE_STEPS):
             emulator.step(draws.integers(len(ACTIONS), size=TRACE_ENVS), TRACE_SKIP, 0)
-            if emulator.terminated.numpy().any():
+            if emulator.terminated.any():
                 emulator.reset(emulator.terminated)
         known, seen = seen, int(np.count_nonzero(emulator.trace()))
     return emulator.trace()
@@ -76,7 +77,7 @@ def build_game(game: Game, path: Path | None, folder: Path) -> None:
 
 
 def build_kernel(kernel: wp.Kernel, folder: Path) -> None:
-    """Compile a kernel that all games use, with those of its module, into ``folder``."""
+    """Compile the module of a kernel that all games use into ``folder``."""
     build(module_entry(kernel), lambda: kernel, folder)
 
 
@@ -87,6 +88,8 @@ def child() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # Warp's compiler aborts on a full disk
     if in_background:
         os.nice(NICENESS)
+        with contextlib.suppress(OSError):  # where Linux groups processes, niceness counts within a session only
+            Path("/proc/self/autogroup").write_text(str(NICENESS))
     wp.config.kernel_cache_dir = cache
     try:
         if task is None:

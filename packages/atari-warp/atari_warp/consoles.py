@@ -41,8 +41,7 @@ SCRIPT_FRAMES = 2048  # room for the two starts of any mode; the longest are 1,4
 class Consoles:
     """Base class of :class:`atari_warp.Emulator` and :class:`atari_warp.ConsoleBatch`.
 
-    Arrays are Warp arrays on ``device``. :func:`warp.to_torch` shares them with torch without a copy, and the next step
-    overwrites them. Methods that return NumPy arrays wait for the device.
+    Results are NumPy arrays. On a GPU they are copies, for which the host waits.
 
     Args:
         game: ALE's name of a game, such as ``space_invaders``, or a :class:`Game` at another mode or difficulty.
@@ -59,10 +58,6 @@ class Consoles:
         EmulatorError: the game or device is unknown, the cartridge is not supported, memory is too small, or Warp
             cannot compile the kernel.
 
-    Attributes:
-        outcomes: ``(N, 4) int32`` of the last step: points, game over, time limit reached (0 or 1), and lives left.
-        reward, terminated, truncated, lives: ``(N,) int32`` each.
-        screens: ``(N, 3, rows, 160) uint8``: frames alternate between two pictures, and the third is a scratch copy.
     """
 
     def __init__(
@@ -120,26 +115,40 @@ class Consoles:
         size, self._agent_at = map(int, self._answers.numpy()[0, :2])
         self._state = zeros((consoles, size), dtype=wp.uint8)
         self._answers.zero_()
-        self.screens = self._screens[:num_envs]
-        self.outcomes = self._answers[:num_envs, : kernels.REWARD]
-        self.reward, self.terminated, self.truncated, self.lives = (
-            self._answers[:num_envs, column]
-            for column in (kernels.REWARD, kernels.TERMINATED, kernels.TRUNCATED, kernels.LIVES)
-        )
         self._threads = ConsoleThreads(num_envs, 1 if self.device.is_cuda else threads)
         self._tensors = dict[str, Any]()
         self._is_closed = False
         self._coloring = dict[tuple[int, int], Pictures]()  # made when they are first needed
         self._record_launches()
 
-    def ram(self) -> Any:
-        """Memory of the consoles, ``(N, 128) uint8``, a Warp array."""
-        return self._state[: self.num_envs, :128]
+    @property
+    def reward(self) -> np.ndarray:
+        """Reward of the last step, ``(N,) int32``."""
+        return self._outcome(kernels.REWARD)
+
+    @property
+    def terminated(self) -> np.ndarray:
+        """Whether the game, or the agent's episode, has ended, ``(N,) bool``."""
+        return np.asarray(self._outcome(kernels.TERMINATED) != 0)
+
+    @property
+    def truncated(self) -> np.ndarray:
+        """Whether a time limit has ended the game, ``(N,) bool``."""
+        return np.asarray(self._outcome(kernels.TRUNCATED) != 0)
+
+    @property
+    def lives(self) -> np.ndarray:
+        """Lives left, ``(N,) int32``; 0 in a game without lives."""
+        return self._outcome(kernels.LIVES)
+
+    def ram(self) -> np.ndarray:
+        """Memory of the consoles, ``(N, 128) uint8``; on a CPU a view, which may be written to."""
+        return np.asarray(self._state.numpy()[: self.num_envs, :128])
 
     def screen(self) -> np.ndarray:
         """Newest pictures as colour numbers of the console, ``(N, rows, 160) uint8``; see :meth:`rgb`."""
         turns = self._field("turn")
-        return np.asarray(self.screens.numpy()[np.arange(self.num_envs), turns])
+        return np.asarray(self._screens.numpy()[np.arange(self.num_envs), turns])
 
     def rgb(self) -> np.ndarray:
         """Newest pictures, ``(N, rows, 160, 3) uint8``."""
@@ -156,7 +165,7 @@ class Consoles:
             "game": np.array(self.game.label),
             "version": np.array(self._version),
             "consoles": self._state[: self.num_envs].numpy().copy(),
-            "screens": self.screens.numpy().copy(),
+            "screens": self._screens[: self.num_envs].numpy().copy(),
             "answers": self._answers[: self.num_envs].numpy().copy(),
         }
 
@@ -170,12 +179,12 @@ class Consoles:
         if str(state["game"]) != self.game.label or len(state["consoles"]) != self.num_envs:
             saved = f"{len(state['consoles'])} consoles with {state['game']}"
             raise EmulatorError(f"state: has {saved}, and is loaded into {self.num_envs} with {self.game.label}.")
-        if str(state["version"]) != self._version or state["screens"].shape != self.screens.shape:
+        if str(state["version"]) != self._version or state["screens"].shape[1:] != self._screens.shape[1:]:
             raise EmulatorError(
                 "state: has another ROM, preprocessing, version of the emulator or of the game's rules."
             )
         self._state[: self.num_envs].assign(state["consoles"])
-        self.screens.assign(state["screens"])
+        self._screens[: self.num_envs].assign(state["screens"])
         self._answers[: self.num_envs].assign(state["answers"])
 
     def registers(self) -> dict[str, np.ndarray]:
@@ -211,6 +220,9 @@ class Consoles:
     def trace(self) -> np.ndarray:
         """Executed bytes of the ROM, ``(bytes,) uint8``, see ``Console::trace``; empty without ``trace=True``."""
         return np.array(self._trace.numpy())
+
+    def _outcome(self, column: int) -> np.ndarray:
+        return np.array(self._answers.numpy()[: self.num_envs, column])
 
     def _field(self, name: str) -> np.ndarray:
         return np.array(self._numbers()[:, FIELDS.index(name)])
@@ -312,11 +324,10 @@ class Consoles:
 
     def _use_translation(self) -> None:
         """Play with the translated code, if it is ready. Both kernels have the same state."""
-        if self._translation is not None and self._translation.is_done:
-            if self._translation.error is None:
-                self._kernel = self._translation.kernel
-                self._record_launches()
+        if self._translation is not None and self._translation.is_ready:
+            self._kernel = self._translation.kernel
             self._translation = None
+            self._record_launches()
 
     def _block_size(self) -> int:
         room = BLOCKS_PER_SM * self.device.sm_count if self.device.is_cuda else 0

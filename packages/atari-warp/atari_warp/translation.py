@@ -43,28 +43,27 @@ class Translation:
     """Code of one game, compiled for this processor.
 
     Attributes:
-        kernel: kernel to launch once the translation is done without an error.
-        is_done: whether the kernel is loaded or has failed.
-        error: failure.
+        kernel: kernel to launch once the translation is ready.
+        is_ready: whether the kernel is loaded.
     """
 
     def __init__(self, game: Game, path: Path | None, entry: Entry):
-        self.is_done = False
-        self.error: EmulatorError | None = None
+        self.is_ready = False
+        self._error: EmulatorError | None = None
         self._entry, self._task = entry, (game, path and path.absolute())
         self.kernel = kernels.run_with(None, kernel_name(self._entry))
         self.kernel.module.get_module_hash(1)  # here, so that the thread leaves Python to the game
         self._thread = threading.Thread(target=self._make, name="atari-warp-compiler", daemon=True)
         if load(self._entry, self.kernel.module):
-            self.is_done = True
+            self.is_ready = True
         else:
             self._thread.start()
 
     def wait(self) -> None:
         """Wait until the kernel is loaded. Raises :class:`EmulatorError` if it cannot be compiled."""
         self.join()
-        if self.error is not None:
-            raise self.error
+        if self._error is not None:
+            raise self._error
 
     def join(self) -> None:
         """Wait for the thread."""
@@ -76,13 +75,13 @@ class Translation:
             compile_in_child(self._task, in_background=True)
             if not load(self._entry, self.kernel.module):
                 raise cannot_compile("the compiled code is not there")
+            self.is_ready = True
         except Exception as error:
-            self.error = error if isinstance(error, EmulatorError) else cannot_compile(str(error))
+            self._error = error if isinstance(error, EmulatorError) else cannot_compile(str(error))
             with _lock:
                 _translations.pop(self._entry.name, None)  # the next Consoles try again
             if not _is_exiting.is_set():
-                say(f"{self._task[0].name} is interpreted, which is slower, as its code is not compiled. {self.error}")
-        self.is_done = True
+                say(f"{self._task[0].name} is interpreted, which is slower, as its code is not compiled. {self._error}")
 
 
 def translation_of(game: Game, path: Path | None, rom: bytes) -> Translation:

@@ -281,15 +281,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _observations(self, numbers: np.ndarray) -> Any:
         if self._ram is not None:
-            found = self._ram.push(numbers)
-            return self._given(found) if self._torch else found.copy()
-        planes = self.consoles.observations
-        found = wp.to_torch(planes) if self._torch else planes.numpy()
-        height, width = found.shape[2:]
+            return self._given(self._ram.push(numbers).copy())
+        found: Any = self.consoles.observations_tensor() if self._torch else self.consoles.observations
         if not self._options.grayscale:
-            found = found.reshape(self.num_envs, self._options.stack_num, 3, height, width)
+            found = found.reshape(self.num_envs, self._options.stack_num, 3, *found.shape[2:])
             found = found.permute(0, 1, 3, 4, 2) if self._torch else found.transpose(0, 1, 3, 4, 2)
-        return found if self._torch or not self.consoles.device.is_cpu else found.copy()
+        return found if self._torch else found.copy()
 
     def _info(self, numbers: np.ndarray) -> dict[str, Any]:
         info = {"env_id": np.arange(self.num_envs, dtype=np.int32)}
@@ -422,7 +419,7 @@ class _RamStack:
         moved = numbers[kernels.LEFT_OUT] == 0
         starts = moved & (numbers[kernels.EPISODE_START] != 0)
         self.stack[moved, :-1] = self.stack[moved, 1:]
-        ram = self._consoles.ram().numpy()
+        ram = self._consoles.ram()
         self.stack[moved, -1] = ram[moved]
         self.stack[starts, :-1] = 0 if self._blank else ram[starts, None]
         return self.stack

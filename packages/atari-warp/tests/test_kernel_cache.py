@@ -45,7 +45,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache = tmp_path_factory.mktemp("filled") / "cache"
     played = run(cache, "-c", PLAY)
     assert (played.returncode, played.stdout, played.stderr) == (0, "", COMPILES)
-    assert len(entries(cache, ".o")) == 4 and len(entries(cache, ".trace")) == 1
+    assert len(entries(cache, ".o")) == 5 and len(entries(cache, ".trace")) == 1
     assert not list(cache.rglob("*.cpp"))
     return cache
 
@@ -158,7 +158,7 @@ def test_processes_that_compile_at_once_do_not_spoil_one_another(tmp_path: Path)
     started = [subprocess.Popen(command, env=environment(cache), stderr=subprocess.PIPE) for _ in range(3)]
     for process in started:
         assert process.communicate(timeout=250)[1].decode() == COMPILES and process.returncode == 0
-    assert len(entries(cache, ".o")) == 4 and not list(cache.rglob("*.tmp"))
+    assert len(entries(cache, ".o")) == 5 and not list(cache.rglob("*.tmp"))
     assert run(cache, "-c", PLAY).stderr == ""
 
 
@@ -175,7 +175,7 @@ def test_a_killed_process_leaves_nothing_that_others_trip_over(filled: Path, tmp
     process.wait()
     wait_for(lambda: not is_running(child))
     assert run(cache, "-c", PLAY).returncode == 0
-    assert not list(cache.rglob("*.tmp")) and len(entries(cache, ".o")) == 4
+    assert not list(cache.rglob("*.tmp")) and len(entries(cache, ".o")) == 5
 
 
 @pytest.mark.integration
@@ -196,7 +196,7 @@ def test_standard_streams_may_be_closed(filled: Path, tmp_path: Path) -> None:
     shutil.copytree(filled, cache, ignore=shutil.ignore_patterns("pong*", "kernels*"))
     shell = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, PLAY]
     assert subprocess.run(shell, env=environment(cache), timeout=250, check=False).returncode == 0
-    assert len(entries(cache, ".o")) == 4
+    assert len(entries(cache, ".o")) == 5
 
 
 @pytest.mark.integration

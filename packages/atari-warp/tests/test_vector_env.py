@@ -236,7 +236,7 @@ def test_ram_is_observed_in_stacks() -> None:
     assert first.shape == env.observation_space.shape == (4, 3, 128) and not first[:, :2].any()
     steps = play(env, 2)
     np.testing.assert_array_equal(steps[1][0][:, :2], steps[0][0][:, 1:])
-    np.testing.assert_array_equal(steps[1][0][:, 2], env.consoles.ram().numpy())
+    np.testing.assert_array_equal(steps[1][0][:, 2], env.consoles.ram())
 
 
 def test_points_are_in_info_where_rewards_are_clipped() -> None:

@@ -38,9 +38,8 @@ struct Bits {
     }
 
     static CUDA_CALLABLE u32 reversed(u32 byte) {
-        byte = (byte & 0x0f) << 4 | byte >> 4;
-        byte = (byte & 0x33) << 2 | (byte >> 2 & 0x33);
-        return (byte & 0x55) << 1 | (byte >> 1 & 0x55);
+        const u64 digits = 0xf7b3d591e6a2c480ull;
+        return (u32)(digits >> 4 * (byte & 15) & 15) << 4 | (u32)(digits >> 4 * (byte >> 4) & 15);
     }
 
     static CUDA_CALLABLE u32 doubled(u32 byte) {  // 8 bits to 16, each bit twice
@@ -51,10 +50,9 @@ struct Bits {
     }
 
     static CUDA_CALLABLE u32 fourfold(u32 byte) {  // 8 bits to 32, each bit four times
-        byte = (byte | byte << 12) & 0x000f000f;
-        byte = (byte | byte << 6) & 0x03030303;
-        byte = (byte | byte << 3) & 0x11111111;
-        return byte * 15;
+        static const u16 of[16] = {0x0, 0xf, 0xf0, 0xff, 0xf00, 0xf0f, 0xff0, 0xfff,
+                                   0xf000, 0xf00f, 0xf0f0, 0xf0ff, 0xff00, 0xff0f, 0xfff0, 0xffff};
+        return of[byte & 15] | (u32)of[byte >> 4] << 16;
     }
 };
 
@@ -77,13 +75,8 @@ struct Paint {
     static Colors all_of(u8 color) { return Colors{} + color; }
 
     static Colors mask(Side where) {
-        typedef u32 Words __attribute__((vector_size(32)));
-        const Colors all = (Colors)(Words{} + where);
-        const Colors each = __builtin_shufflevector(all, all, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
-                                                    18, 18, 18, 18, 18, 18, 18, 18, 19, 19, 19, 19, 19, 19, 19, 19);
-        const Colors bits = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
-                             1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-        return (Colors)((each & bits) != 0);
+        typedef bool Each __attribute__((ext_vector_type(32)));
+        return -__builtin_convertvector(__builtin_bit_cast(Each, (u32)where), Colors);
     }
 #else
     typedef Colors Anywhere;  // rows of words are aligned
@@ -128,22 +121,12 @@ struct Pixels {
     // Add `pattern` (the leftmost pixel lowest) at `x`; it wraps around at the end of the line.
     CUDA_CALLABLE void put(u64 pattern, i32 x) {
         if (x >= 160) x -= 160;
-        i32 shift = x & 63;
-        u64 low = pattern << shift, high = pattern >> 1 >> (63 - shift);
-        if (x < 64) {
-            w0 |= low;
-            w1 |= high;
-        } else {
-            if (x < 128) {
-                w1 |= low;
-                w2 |= high;
-            } else {
-                w2 |= low;
-                w0 |= high << 32;
-            }
-            w0 |= w2 >> 32;
-            w2 &= 0xffffffffull;
-        }
+        const i32 shift = x & 63, word = x >> 6;
+        const u64 low = pattern << shift, high = pattern >> 1 >> (63 - shift);
+        const u64 last = w2 | (word == 2 ? low : word == 1 ? high : 0);  // pixels from 160 on wrap around
+        w0 |= last >> 32 | (word == 0 ? low : word == 2 ? high << 32 : 0);
+        w1 |= word == 1 ? low : word == 0 ? high : 0;
+        w2 = last & 0xffffffffull;
     }
 
     static CUDA_CALLABLE Pixels range(i32 begin, i32 end) {
@@ -152,6 +135,16 @@ struct Pixels {
         p.w1 = below(end - 64) & ~below(begin - 64);
         p.w2 = below(end - 128) & ~below(begin - 128);
         return p;
+    }
+
+    // Take the pixels of another set from `x` on.
+    CUDA_CALLABLE void replace_from(i32 x, const Pixels& o) {
+        u64 before = below(x);
+        w0 = (w0 & before) | (o.w0 & ~before);
+        before = below(x - 64);
+        w1 = (w1 & before) | (o.w1 & ~before);
+        before = below(x - 128);
+        w2 = (w2 & before) | (o.w2 & ~before);
     }
 
     static CUDA_CALLABLE u64 below(i32 x) { return x <= 0 ? 0 : x >= 64 ? ~0ull : (1ull << x) - 1; }

@@ -46,7 +46,7 @@ struct Console {
     i32 boots;     // resets of the processor
     i32 ended;     // the frame has ended, and the next one starts with its own line 0
     i32 pal;       // PAL televisions take colours from the phase of lines, which an odd number of lines loses
-    i32 limit;     // line after which any write to the TIA ends the frame
+    i32 limit;     // cycle after which any write to the TIA ends the frame
     Tia tia;
     Dpc dpc;
 
@@ -184,8 +184,7 @@ struct Console {
     }
 
     CUDA_CALLABLE void write_tia(i32 reg, i32 value) {
-        touched = 3 * t;
-        if (t >= CYCLES * (limit + 1)) ended = 1;
+        access_tia(t);
         if (reg >= 3) {
             if (reg != 3) tia.write(reg, (u8)value, 3 * t);
         } else if (reg == 2) {  // WSYNC

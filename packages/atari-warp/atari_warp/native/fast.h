@@ -37,17 +37,45 @@
     CUDA_CALLABLE HERE i32 written_here(i32 reg, i32 value, i32 end) {
         reg &= 0x3f;
         if (reg < 4 && reg != 2) return written(reg, value, end);
-        if (reg >= 4 && !tia.is_there(reg, (u8)value)) return changed(reg, value, end);
-        touched = 3 * end;
-        if (end >= CYCLES * (limit + 1)) ended = 1;
+        if (reg == 0x1b) return first_graphic_changed(value, end);
+        if (reg == 0x1c) return second_graphic_changed(value, end);
+        if (reg >= 4 && Tia::draws(reg) && !tia.is_there(reg, (u8)value)) {
+            if (reg >= 0x0d && reg <= 0x0f) return playfield_changed(reg, value, end);
+            if (!Tia::moves(reg)) return changed(reg, value, end);
+            tia.motion[reg - 0x20] = (u8)(value >> 4);
+        }
+        access_tia(end);
         return reg == 2 ? (end + CYCLES - 1) / CYCLES * CYCLES : end;
     }
 
-    CUDA_CALLABLE APART i32 changed(i32 reg, i32 value, i32 end) {
+    CUDA_CALLABLE void access_tia(i32 end) {
         touched = 3 * end;
-        if (end >= CYCLES * (limit + 1)) ended = 1;
+        if (end >= limit) ended = 1;
+    }
+
+    CUDA_CALLABLE APART i32 changed(i32 reg, i32 value, i32 end) {
+        access_tia(end);
         tia.last[reg] = (u8)value;
         tia.change(reg, (u8)value, 3 * end);
+        return end;
+    }
+
+    CUDA_CALLABLE APART i32 first_graphic_changed(i32 value, i32 end) {
+        access_tia(end);
+        tia.set_graphic(0, (u8)value, 3 * end);
+        return end;
+    }
+
+    CUDA_CALLABLE APART i32 second_graphic_changed(i32 value, i32 end) {
+        access_tia(end);
+        tia.set_graphic(1, (u8)value, 3 * end);
+        return end;
+    }
+
+    CUDA_CALLABLE APART i32 playfield_changed(i32 reg, i32 value, i32 end) {
+        access_tia(end);
+        tia.last[reg] = (u8)value;
+        tia.set_playfield(reg - 0x0d, (u8)value, 3 * end);
         return end;
     }
 

@@ -19,7 +19,7 @@ enum { CARTRIDGE, SUPERCHIP, NO_COMB, PAL, FIRST_LINE, ROWS, SWAPPED, PADDLE, OT
 enum { SCORE, LIVES, OVER, KEEP, INSTEAD, FINAL, AGAIN, TOTAL, SAME, MORE, PAR, STROKES, UNTIL, STILL };
 enum { TERM = 4, ANY = -1, NONE = -1 };
 enum { EARLIER = 128, SCORED, FELL, CHIP = 256 };
-enum { FIRST_LIMIT = 290, PAL_LIMIT = 342, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
+enum { FIRST_LIMIT = 291 * Console::CYCLES, PAL_LIMIT = 343 * Console::CYCLES, IDLE_FRAMES = 60, FIRST_BOOT = 1 };
 enum { PADDLE_SPEED = 23000, PADDLE_LEAST = 27450 };
 
 // Power-on state of all consoles, and the start of the game. For each reset of a console there is a value of the timer,

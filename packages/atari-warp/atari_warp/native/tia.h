@@ -5,9 +5,10 @@ struct Tia {
     enum { P0, P1, M0, M1, BL, OBJECTS };
     enum { LINE = 228, BLANK = 68, WIDTH = 160, SIDE = Paint::SIDE };
 
-    i32 begun;       // clock of the frame at which the last drawing began,
-    i32 done;        // clock up to which everything is drawn,
+    i32 begun;       // clock of the frame at which the last advance began,
+    i32 done;        // clock up to which writes have taken effect,
     i32 line;        // and clock of the beginning of its line
+    i32 painted;     // pixels of that line that are drawn
     i32 row;         // picture row of the line of `done`; negative above the picture
     i32 height;      // rows of the picture
     u8* picture;     // (height, 160) colours of the frame, or null if it is not drawn
@@ -23,8 +24,12 @@ struct Tia {
     u8 position[OBJECTS];
     u8 last[64];         // last value of each register
     u16 hits;            // collisions: bits 2k + 1 and 2k are D7 and D6 of register k
-    u8 stale;            // bits of objects whose pixels must be computed again; bit 5: playfield,
-                         // bit 6: something has changed since the last call of may_meet()
+    u8 on;               // bits of objects that are enabled; bit 5: playfield
+    u8 stale;            // bits of objects whose pixels must be computed again; bit 6: something has changed since the
+                         // last call of may_meet()
+    u8 mixed;            // bits of objects that have changed within this line: `seen` is for this line only
+    u8 kept;             // bits of objects whose pixels after their change are in `next`
+    u8 from[8];          // first pixel of each object to compute again
     u8 anew;             // a line may differ from the one above, if that one was painted
     u8 present;          // bits of objects that have pixels in this line
     u16 meet;            // collisions, numbered as in hits, that occur in this line and are not in hits
@@ -32,8 +37,9 @@ struct Tia {
     u8 star_drawn;       // the phase, or 0 where missile 0 is drawn normally in this line
     i32 moved_at;        // clock of the last HMOVE
     Pixels seen[OBJECTS + 1];  // pixels of each object, and of the playfield
+    Pixels next[OBJECTS + 1];
 
-    enum { PF = OBJECTS, EACH = 63, CHANGED = 64, ALL = 127, WITH_PF = 0x2aa0 };
+    enum { PF = OBJECTS, EACH = 63, MOVABLE = 31, CHANGED = 64, ALL = 127, WITH_PF = 0x2aa0 };
 
     CUDA_CALLABLE void reset() {
         for (i32 k = 0; k < 64; k++) last[k] = 0;
@@ -49,6 +55,7 @@ struct Tia {
         hits = meet = 0;
         star = star_drawn = 0;
         moved_at = -10000;
+        on = mixed = kept = 0;
         stale = ALL;
     }
 
@@ -58,46 +65,88 @@ struct Tia {
         height = rows;
         picture = to;
         done = line = 0;
+        leave_line();
     }
 
     CUDA_CALLABLE bool displayed() const { return row >= 0 && row < height; }
     CUDA_CALLABLE bool watched() const { return picture && row >= top && row < bottom && row < height; }
 
-    // Draw everything before `clock`. The blank part of a line needs nothing, and neither does an invisible line
-    // without collisions.
+    // Draw everything before `clock`.
     CUDA_CALLABLE void draw_until(i32 clock) {
+        reach(clock);
+        if (done - line - BLANK > painted) draw_line();
+    }
+
+    // Advance to `clock`, and draw the lines that end before. Pixels of the last line are drawn when the line ends, or
+    // before a change of something else than objects.
+    CUDA_CALLABLE void reach(i32 clock) {
         if (clock <= line + BLANK || clock <= done) return;
         if (clock >= line + LINE) draw(clock);
-        else {
-            if (watched() || meet || stale & CHANGED) draw_line(clock);
-            done = clock;
-        }
+        else begun = done, done = clock;
     }
 
     CUDA_CALLABLE APART void draw(i32 clock) {
+        const bool nothing = !picture && !(pairs(on) & ~hits);
         begun = done;
-        while (done < clock) {
-            i32 begin = done - line - BLANK, end = clock - line - BLANK;
-            if (end > WIDTH) end = WIDTH;
-            if (begin < 0) begin = 0;
-            if (end > begin && displayed()) segment(begin, end);
-            if (end < WIDTH) {
-                done = clock;
-                return;
-            }
+        do {
+            if (!nothing && displayed() && (watched() || meet || stale & CHANGED)) segment(painted, WIDTH);
             done = line += LINE;
+            leave_line();
             if (ends) end_line();
             row++;
+        } while (clock >= line + LINE);
+        done = clock;
+    }
+
+    // Draw the pixels before `done` of its line. Nothing is to be done in an invisible line without collisions.
+    CUDA_CALLABLE APART void draw_line() {
+        i32 begin = painted;
+        painted = done - line - BLANK;
+        if (displayed() && (watched() || meet || stale & CHANGED)) segment(begin, painted);
+    }
+
+    // Begin another line, or this line once more.
+    CUDA_CALLABLE void leave_line() {
+        painted = 0;
+        for (i32 k = 0; k < 8; k++) from[k] = 0;
+        stale |= mixed;
+        mixed = 0;
+    }
+
+    // Objects are about to change at `done`. In a visible line their previous pixels are kept for what is before.
+    CUDA_CALLABLE void mark(i32 objects) {
+        i32 x = done - line - BLANK;
+        if (x > painted) {
+            if (picture || pairs(on) & ~hits) split(objects, x);
+            else painted = x;
+        }
+        renew_later(objects);
+    }
+
+    CUDA_CALLABLE APART void split(i32 objects, i32 x) {
+        if (vblank & 2) return;
+        // Colours may depend on whether there is another object than the playfield.
+        const bool recolors = ctrlpf & 6 && objects & MOVABLE && !(on & MOVABLE & ~objects);
+        if (recolors || !watched()) return draw_line();
+        for (i32 rest = objects; rest; rest &= rest - 1) {
+            i32 k = Bits::lowest(rest);
+            if (stale >> k & 1 && from[k] < x) compute_apart(k);
+            from[k] = (u8)x;
         }
     }
 
-    // draw() within a line, except for `done`. A function of its own, as compilers prepare the loop of draw() in
-    // advance.
-    CUDA_CALLABLE APART void draw_line(i32 clock) {
-        i32 begin = done - line - BLANK;
-        begun = done;
-        if (displayed()) segment(begin < 0 ? 0 : begin, clock - line - BLANK);
+    // As mark(), for changes that do not matter to objects without pixels.
+    CUDA_CALLABLE void mark_enabled(i32 objects) {
+        if (objects & on) mark(objects & on);
     }
+
+    // Objects change at `clock`.
+    CUDA_CALLABLE void change_objects(i32 objects, i32 clock) {
+        reach(clock);
+        mark(objects);
+    }
+
+    CUDA_CALLABLE void enable(i32 object, bool enabled) { on = (u8)((on & ~(1 << object)) | enabled << object); }
 
     // Apply changes between two lines, if `ends` is set.
     CUDA_CALLABLE APART void end_line() {
@@ -118,13 +167,16 @@ struct Tia {
         ends = star || comb || hidden[0] || hidden[1];
     }
 
-    CUDA_CALLABLE void renew_later(i32 objects) { stale |= objects | CHANGED; }
+    CUDA_CALLABLE void renew_later(i32 objects) {
+        stale |= objects | CHANGED;
+        kept &= ~objects;
+    }
 
     CUDA_CALLABLE void move(i32 object, i32 left) {
         if (!left) return;
+        mark_enabled(1 << object);
         i32 to = position[object] - left;
         position[object] = (u8)(to < 0 ? to + WIDTH : to >= WIDTH ? to - WIDTH : to);
-        renew_later(1 << object);
     }
 
     // --- pixels of objects ---------------------------------------------------------------------------------------
@@ -147,64 +199,63 @@ struct Tia {
         if (size == 4 || size == 6) pixels.put(graphic, at + 64);
     }
 
-    // Bits of the objects that are enabled.
-    CUDA_CALLABLE i32 shown() const {
-        i32 objects = 0;
-        for (i32 k = 0; k < 2; k++) {
-            if (vdel[k] ? grp_old[k] : grp[k]) objects |= 1 << k;
-            if (enam[k] && !resmp[k]) objects |= 4 << k;
-        }
-        if (vdelbl ? enabl_old : enabl) objects |= 1 << BL;
-        if (pf[0] >> 4 | pf[1] | pf[2]) objects |= 1 << PF;
-        return objects;
-    }
-
     CUDA_CALLABLE void missile(i32 k, Pixels& pixels) const {
         if (!enam[k] || resmp[k] || (k == 0 && star_drawn == 3)) return;
         i32 size = nusiz[k] & 7, wide = 1 << (nusiz[k] >> 4 & 3);
         if (k == 0 && star_drawn == 2) wide = wide < 4 ? 2 : 8;
-        for (i32 c = 0; c < copies(size); c++)
-            pixels.put((1ull << wide) - 1, (position[M0 + k] + c * spacing(size)) % WIDTH);
+        const u64 pattern = (1ull << wide) - 1;
+        pixels.put(pattern, position[M0 + k]);
+        for (i32 c = 1; c < copies(size); c++) pixels.put(pattern, position[M0 + k] + c * spacing(size));
     }
 
     CUDA_CALLABLE void playfield(Pixels& pixels) const {
-        if (!(pf[0] >> 4 | pf[1] | pf[2])) return;
-        u32 a = Bits::fourfold(pf[0] >> 4), b = Bits::fourfold(Bits::reversed(pf[1])), c = Bits::fourfold(pf[2]);
-        pixels.put(a, 0);
-        pixels.put(b, 16);
-        pixels.put(c, 48);
-        if (reflected) {
-            pixels.put(Bits::fourfold(Bits::reversed(pf[2])), 80);
-            pixels.put(Bits::fourfold(pf[1]), 112);
-            pixels.put(Bits::fourfold(Bits::reversed(pf[0] & 0xf0)), 144);
-        } else {
-            pixels.put(a, 80);
-            pixels.put(b, 96);
-            pixels.put(c, 128);
+        u64 a = Bits::fourfold(pf[0] >> 4), b = Bits::fourfold(Bits::reversed(pf[1])), c = Bits::fourfold(pf[2]);
+        pixels.w0 = a | b << 16 | c << 48;
+        pixels.w1 = c >> 16 | a << 16 | b << 32;
+        pixels.w2 = c;
+        if (!reflected) return;
+        a = Bits::fourfold(Bits::reversed(pf[0] & 0xf0)), b = Bits::fourfold(pf[1]);
+        c = Bits::fourfold(Bits::reversed(pf[2]));
+        pixels.w1 = pixels.w1 & 0xffff | c << 16 | b << 48;
+        pixels.w2 = b >> 16 | a << 16;
+    }
+
+    // Compute the pixels of an object from `from` on.
+    CUDA_CALLABLE HERE void compute(i32 object) {
+        const i32 bit = 1 << object;
+        Pixels pixels;
+        if (kept & bit) pixels = next[object];
+        else {
+            pixels.clear();
+            if (object == PF) playfield(pixels);
+            else if (object <= P1) player(object, position[object], !hidden[object], pixels);
+            else if (object <= M1) missile(object - M0, pixels);
+            else if (on & bit) pixels.put((1ull << (1 << (ctrlpf >> 4 & 3))) - 1, position[BL]);
         }
+        if (from[object]) {
+            next[object] = pixels;
+            kept |= bit, mixed |= bit;
+            seen[object].replace_from(from[object], pixels);
+        } else {
+            kept &= ~bit, mixed &= ~bit;
+            seen[object] = pixels;
+        }
+        present = (u8)((present & ~bit) | seen[object].any() << object);
     }
 
-    CUDA_CALLABLE bool begins_anew(i32 object) {
-        if (!(stale >> object & 1)) return false;
-        seen[object].clear();
-        return true;
-    }
-
-    CUDA_CALLABLE void look_at(i32 object) {
-        present = (u8)((present & ~(1 << object)) | seen[object].any() << object);
+    CUDA_CALLABLE APART void compute_apart(i32 object) {
+        if (object == PF) compute(PF);
+        else compute(object);
     }
 
     CUDA_CALLABLE APART void renew() {
         u32 as_before = pairs(~stale & EACH);
-        for (i32 k = 0; k < 2; k++) {
-            if (begins_anew(k)) player(k, position[k], !hidden[k], seen[k]), look_at(k);
-            if (begins_anew(M0 + k)) missile(k, seen[M0 + k]), look_at(M0 + k);
-        }
-        if (begins_anew(BL)) {
-            if (vdelbl ? enabl_old : enabl) seen[BL].put((1ull << (1 << (ctrlpf >> 4 & 3))) - 1, position[BL]);
-            look_at(BL);
-        }
-        if (begins_anew(PF)) playfield(seen[PF]), look_at(PF);
+        if (stale & 1 << P0) compute(P0);
+        if (stale & 1 << P1) compute(P1);
+        if (stale & 1 << M0) compute(M0);
+        if (stale & 1 << M1) compute(M1);
+        if (stale & 1 << BL) compute(BL);
+        if (stale & 1 << PF) compute(PF);
         stale = 0;
         meet &= as_before;
         for (u32 rest = pairs(present) & ~hits & ~as_before; rest; rest &= rest - 1) {
@@ -229,7 +280,7 @@ struct Tia {
         if (meet) collide(begin, end);
         if (!shows) return;
         if (end - begin < WIDTH) paint(begin, end);
-        else if (anew) anew = 0, paint(begin, end);
+        else if (anew) anew = mixed != 0, paint(begin, end);
         else paint_as_above();
     }
 
@@ -237,7 +288,7 @@ struct Tia {
     CUDA_CALLABLE bool may_meet() {
         if (!(stale & CHANGED)) return false;
         stale &= ~CHANGED;
-        if (pairs(shown()) & ~hits) return true;
+        if (pairs(on) & ~hits) return true;
         meet = 0;
         return false;
     }
@@ -302,7 +353,7 @@ struct Tia {
         }
         if (!present) return fill(begin, end, color(3));
         // A playfield without other enabled objects is not in front, and has the players' colours.
-        const bool alone = !(shown() & ~(1 << PF));
+        const bool alone = !(on & MOVABLE);
         const bool in_front = ctrlpf & 4 && !alone, as_players = ctrlpf & 2 && !in_front;
         const Colors zero = Paint::all_of(color(0)), one = Paint::all_of(color(1)), field = Paint::all_of(color(2));
         const Colors back = Paint::all_of(color(3));
@@ -328,11 +379,13 @@ struct Tia {
     // ALE draws four pixels at once where no object is, if one of these sets of objects is enabled. So a frame that
     // ends within a line may have up to three more pixels.
     CUDA_CALLABLE void fill_up() {
-        i32 x = done - line - BLANK, begin = x & ~3, end = begin + 4, on = shown();
+        i32 x = done - line - BLANK, begin = x & ~3, end = begin + 4;
         if (x <= 0 || x == begin || line + BLANK + begin < begun || vblank & 2 || !watched()) return;
         u32 without_pf = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 8 | 1 << 12 | 1 << 16 | 1 << 18 | 1 << 20 | 1 << 24;
         u32 beside_pf = ctrlpf & 2 ? 1 : 1 | 1 << 1 | 1 << 2 | 1 << 16;
         if (!((on & 1 << PF ? beside_pf : without_pf) >> (on & 31) & 1)) return;
+        leave_line();
+        painted = x;
         if (stale) renew();
         for (i32 k = 0; k < OBJECTS; k++)
             if (seen[k].meets(Pixels::range(begin, end))) return;
