@@ -1,4 +1,4 @@
-"""What MkDocs asks while it builds the pages: text that is generated, and equations as MathML.
+"""Hooks of MkDocs: text that is generated, and equations as MathML.
 
 MathML needs no JavaScript, so the pages ask nothing of other hosts.
 """
