@@ -15,6 +15,7 @@ import gpu_check
 import pytest
 import yaml
 from atari_warp.command_line import parse_options
+from atari_warp.games import find_game
 from conftest import TESTS, make_run
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -78,7 +79,12 @@ def check(command: str) -> list[RunConfig]:
     command = command.removeprefix(".venv/bin/")
     if emulator := re.match(r"python (?:-m (atari_warp\S*)|packages/atari-warp/tools/(\w+)\.py)", command):
         name = emulator[2] or (f"{emulator[1]}.__main__" if emulator[1] == "atari_warp" else emulator[1])
-        parse_options(shlex.split(command[emulator.end() :]), importlib.import_module(name).OPTIONS, doc=None)
+        words = shlex.split(command[emulator.end() :])
+        if name == "atari_warp.compile":
+            games = [word for word in words if "=" not in word]
+            assert games and all(game == "all" or find_game(game) for game in games)
+            words = [word for word in words if "=" in word]
+        parse_options(words, importlib.import_module(name).OPTIONS, doc=None)
         return []
     ours = OURS.match(command)
     words = shlex.split(command[ours.end() :] if ours else command)

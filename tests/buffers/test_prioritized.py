@@ -88,7 +88,7 @@ def test_an_error_that_is_not_finite_leaves_the_draw_sound() -> None:
 def test_without_a_stored_replay_it_begins_with_new_rows() -> None:
     """A resumed game may begin in its middle: the first row's stack repeats its frame."""
     replay = fill(make(1, 30, 3), [one_episode(40)[20:]])
-    observations = replay.sample(100).observations
+    observations = replay.sample(100).observations.numpy()
     assert set(observations[:, -1, 0].tolist()) == set(range(21, 40))
     np.testing.assert_array_equal(observations[observations[:, -1, 0] == 21][:, ::2, 0], 21)
 
@@ -126,7 +126,7 @@ def test_drawn_transitions_are_whole_while_others_write(kind: str, writers: int)
         except LookupError:
             continue
         drawn += 1
-        observations, following = batch.observations, batch.next_observations.numpy()
+        observations, following = batch.observations.numpy(), batch.next_observations.numpy()
         env, number = observations[:, -2], observations[:, -1]
         assert (number % 10 != 9).all()  # final frames lead nowhere
         np.testing.assert_array_equal(batch.actions, number % 7)

@@ -455,7 +455,7 @@ def test_help_explains_every_group_and_ten_overrides(cli: Cli) -> None:
     [
         ("env.id=pong", "atari_warp"),
         ("env.id=adventure env.mode=1", "gymnasium"),
-        ("wrappers.resize=200", "ale"),
+        ("wrappers.resize=200", "atari_warp"),
         ("wrappers=tweaked", "gymnasium"),
         ("env.id=pnog", "gymnasium"),  # refused later, with the nearest ids
     ],

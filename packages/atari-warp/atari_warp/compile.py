@@ -37,6 +37,7 @@ from atari_warp.translation import (
     translation_entry,
 )
 
+OPTIONS: dict[str, str | int] = {"jobs": 1}
 NICENESS = 10  # of a child that compiles while games are played
 
 # Tracing a ROM: consoles, steps a round, frames a step. Rounds end when code grows too slowly or is large: Solaris with
@@ -114,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit status."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        options = parse_options([each for each in given if "=" in each or each.startswith("-")], {"jobs": 1}, __doc__)
+        options = parse_options([each for each in given if "=" in each or each.startswith("-")], OPTIONS, __doc__)
         names = [each for each in given if "=" not in each]
         if not names:
             raise EmulatorError("game: none is given. Name games such as pong, or all.")

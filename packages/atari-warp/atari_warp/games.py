@@ -91,7 +91,9 @@ class Game:
         for name, chosen, known in (("mode", mode, self.modes), ("difficulty", difficulty, self.difficulties)):
             if chosen is not None and chosen not in known:
                 allowed = ", ".join(map(str, known))
-                raise EmulatorError(f"{name}={chosen}: {self.name} has {name} {allowed} here. Choose one, or use ale-py.")
+                raise EmulatorError(
+                    f"{name}={chosen}: {self.name} has {name} {allowed} here. Choose one, or use ale-py."
+                )
         modes = self.modes if difficulty is None else self.others.get(difficulty, self.modes)
         return replace(self, mode=mode, difficulty=difficulty, modes=modes)
 

@@ -86,9 +86,7 @@ def test_sequences_with_points_can_be_searched_and_compared() -> None:
     result = verify("breakout", frames=400, sequences=2, seed=3, consoles=64)
     assert result.difference is None and result.scored >= 2, result.line()
     assert verify("pong", frames=8, sequences=3, consoles=2).frames == 16  # two consoles, two sequences
-    assert "mode=1: adventure has mode 0 here." in (
-        verify("adventure", frames=8, sequences=1, mode=1).refused or ""
-    )
+    assert "mode=1: adventure has mode 0 here." in (verify("adventure", frames=8, sequences=1, mode=1).refused or "")
 
 
 @pytest.mark.parametrize("game", [game.name for game in known_games().values() if game.paddle is not None])

@@ -25,6 +25,7 @@ def test_an_example_runs(example: str) -> None:
     exec(example, {})
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", PAGE_EXAMPLES)
 def test_an_example_of_a_page_runs(name: str) -> None:
     for module in re.findall(r"^(?:from|import) (\w+)", PAGE_EXAMPLES[name], re.MULTILINE):

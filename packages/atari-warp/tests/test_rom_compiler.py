@@ -29,7 +29,7 @@ def test_compiled_code_equals_the_interpreter(game: str) -> None:
     check_equal(compiled, Emulator(game, 4))
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_code_that_is_compiled_in_part_equals_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interpreter, game, draws = (
         Emulator("montezuma_revenge", 4),
@@ -60,7 +60,7 @@ def check_equal(compiled: Emulator, interpreter: Emulator) -> None:
             np.testing.assert_array_equal(found[name], expected[name], name)
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_game_goes_on_when_its_compiled_code_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interpreted = ConsoleBatch("pong", 6, threads=2, reset_pool=2)
     monkeypatch.setattr("warp.config.kernel_cache_dir", str(tmp_path))
