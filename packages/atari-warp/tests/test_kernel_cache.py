@@ -243,9 +243,11 @@ def test_games_are_compiled_ahead(filled: Path, tmp_path: Path) -> None:
     assert first.returncode == second.returncode == 0
     assert first.stderr.startswith("pong, 1 of 2: compiled before\nbreakout, 2 of 2: compiled in ")
     assert second.stderr.count("compiled before") == 2
-    process = subprocess.Popen(
-        [sys.executable, "-m", "atari_warp.compile", "freeway"], env=environment(cache), stderr=subprocess.PIPE
+    script = (  # a shell's background processes ignore Ctrl-C
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv[1:] = ['freeway']; "
+        "import runpy; runpy.run_module('atari_warp.compile', run_name='__main__')"
     )
+    process = subprocess.Popen([sys.executable, "-c", script], env=environment(cache), stderr=subprocess.PIPE)
     wait_for(lambda: list(cache.rglob("freeway*.lock")))
     (child,) = children(process.pid)
     process.send_signal(signal.SIGINT)
