@@ -211,6 +211,7 @@ class ConsoleBatch(Consoles):
         :attr:`Preprocessing.render_full_screen` and the size of the reset pool may differ. Pool consoles that the state
         lacks are switched on. Games that had not started have not started here either.
         """
+        self._check_games(state)
         pictures = self._pictures()
         if any(name not in state or state[name].shape != array.shape for name, array in pictures.items()):
             raise EmulatorError("state: was saved by an Emulator, or has observations of another shape.")

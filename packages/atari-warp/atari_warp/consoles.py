@@ -176,9 +176,7 @@ class Consoles:
             EmulatorError: the state has another game, mode, number of consoles, ROM or preprocessing, or was saved by
                 another version of the emulator or of the game's rules.
         """
-        if str(state["game"]) != self.game.label or len(state["consoles"]) != self.num_envs:
-            saved = f"{len(state['consoles'])} consoles with {state['game']}"
-            raise EmulatorError(f"state: has {saved}, and is loaded into {self.num_envs} with {self.game.label}.")
+        self._check_games(state)
         if str(state["version"]) != self._version or state["screens"].shape[1:] != self._screens.shape[1:]:
             raise EmulatorError(
                 "state: has another ROM, preprocessing, version of the emulator or of the game's rules."
@@ -186,6 +184,13 @@ class Consoles:
         self._state[: self.num_envs].assign(state["consoles"])
         self._screens[: self.num_envs].assign(state["screens"])
         self._answers[: self.num_envs].assign(state["answers"])
+
+    def _check_games(self, state: Mapping[str, np.ndarray]) -> None:
+        if not isinstance(state, Mapping) or "consoles" not in state:
+            raise EmulatorError(f"state={type(state).__name__}: must be a result of save_state().")
+        if str(state["game"]) != self.game.label or len(state["consoles"]) != self.num_envs:
+            saved = f"{len(state['consoles'])} consoles with {state['game']}"
+            raise EmulatorError(f"state: has {saved}, and is loaded into {self.num_envs} with {self.game.label}.")
 
     def registers(self) -> dict[str, np.ndarray]:
         """Registers of the processors, cycles of the frame, and the game's frames, score, lives and end.
@@ -360,6 +365,8 @@ def has_cuda() -> bool:
 
 def _device(name: Any) -> Any:
     try:
+        if str(name).startswith("cuda") and not has_cuda():  # Warp would print errors of its own
+            raise ValueError("no CUDA device")
         return wp.get_device(str(name))
     except (ValueError, RuntimeError) as error:
         available = ", ".join(device.alias for device in wp.get_devices())

@@ -23,6 +23,7 @@ ACTIONS = (
     "NOOP FIRE UP RIGHT LEFT DOWN UPRIGHT UPLEFT DOWNRIGHT DOWNLEFT UPFIRE RIGHTFIRE LEFTFIRE DOWNFIRE UPRIGHTFIRE "
     "UPLEFTFIRE DOWNRIGHTFIRE DOWNLEFTFIRE"
 ).split()  # in ALE's order
+FOR_TWO = ("combat", "joust", "maze_craze", "warlords")
 ALL_ACTIONS = tuple(range(len(ACTIONS)))
 
 Frames = tuple[tuple[int, int], ...]  # action and switches pressed in each frame
@@ -150,6 +151,10 @@ def find_game(name: str) -> Game:
         UnknownGameError: the game is unknown.
     """
     if name not in _records():
+        if name in FOR_TWO:
+            raise UnknownGameError(
+                f"game={name}: is a game for two players, which neither this emulator nor ALE plays."
+            )
         near = difflib.get_close_matches(str(name).lower(), _records(), n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise UnknownGameError(f"game={name}: unknown game.{hint}")

@@ -322,6 +322,10 @@ def test_bad_keywords_are_refused(keywords: dict[str, Any], kind: type[Exception
         (lambda env: copy.deepcopy(env), TypeError, "AtariVectorEnv: cannot be copied or pickled"),
         (lambda env: pickle.dumps(env), TypeError, "AtariVectorEnv: cannot be copied or pickled"),
         (lambda env: env.load_state(make("pong", 2).save_state()), EmulatorError, "state: has 2 consoles with pong"),
+        (lambda env: env.load_state(make(num_envs=3).save_state()), EmulatorError, "state: has 3 consoles with breakout"),
+        (lambda env: env.load_state(b"x"), EmulatorError, "state=bytes: must be a result of save_state"),
+        (lambda env: make("combat"), EmulatorError, "game=combat: is a game for two players"),
+        (lambda env: make(device="cuda:7"), EmulatorError, "device=cuda:7: not available. Choose one of"),
         (lambda env: (env.send(np.zeros(2, int)), env.send(np.zeros(2, int))), RuntimeError, "send: a step has begun"),
     ],
 )  # fmt: skip
