@@ -139,7 +139,7 @@ class ConsoleBatch(Consoles):
             self._check_started()
         self._give("seeds", self._seeds, given)
         self._select(mask)
-        self._run(kernels.BEGIN)
+        self._run(kernels.BEGIN, frames=int(mask is None))  # the pool starts with all consoles
         first, most = int(self._field("frames").min()), self.preprocessing.max_num_frames_per_episode
         if self.preprocessing.count_start_frames and first >= most:
             raise EmulatorError(
@@ -224,6 +224,7 @@ class ConsoleBatch(Consoles):
             self._give("seeds", self._seeds, np.array([zlib.crc32(one) for one in state["consoles"]], np.uint64))
             switch_on = self._launch_of(NO_CONSOLES, slice(self.num_envs + saved, self.num_envs + self.reset_pool))
             switch_on.set_param_by_name("order", kernels.BEGIN)
+            switch_on.set_param_by_name("frames", 1)
             switch_on.launch()
         if saved:
             for name, array in self._pool_arrays().items():

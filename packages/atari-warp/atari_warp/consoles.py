@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,7 +118,7 @@ class Consoles:
         self._answers.zero_()
         self._threads = ConsoleThreads(num_envs, 1 if self.device.is_cuda else threads)
         self._tensors = dict[str, Any]()
-        self._is_closed = False
+        self._is_closed, self._process = False, os.getpid()
         self._coloring = dict[tuple[int, int], Pictures]()  # made when they are first needed
         self._record_launches()
 
@@ -215,6 +216,9 @@ class Consoles:
         """End the threads. Later steps raise :class:`EmulatorError`."""
         self._is_closed = True
         self._threads.close()
+
+    def __getstate__(self) -> Any:
+        raise TypeError(f"{type(self).__name__}: cannot be copied or pickled. Make another one and use save_state().")
 
     def __enter__(self) -> Self:
         return self
@@ -339,6 +343,8 @@ class Consoles:
         return next((size for size in BLOCK_SIZES if size * room >= self.num_envs + self.reset_pool), BLOCK_SIZES[-1])
 
     def _run(self, order: int, frames: int = 0, drawn: int = 0) -> None:
+        if os.getpid() != self._process:
+            raise EmulatorError(f"{type(self).__name__}: belongs to the parent process. Make one in this process.")
         if self._is_closed:
             raise EmulatorError(f"{type(self).__name__}: was closed. Make another one.")
         self._use_translation()

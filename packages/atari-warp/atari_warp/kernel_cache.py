@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from atari_warp.games import FOLDER, EmulatorError
 
 LOCK_TIMEOUT_S = 900.0  # another process that holds the lock may have been stopped
 _locks = set[IO[str]]()
+is_exiting = threading.Event()  # this process ends, and waits for nothing
 SOURCES = ("kernels.py", "reset_pool.py", "rom_compiler.py", "compile.py")
 
 
@@ -255,6 +257,6 @@ def _lock(file: IO[str]) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or is_exiting.is_set():
                 return False
         time.sleep(0.05)

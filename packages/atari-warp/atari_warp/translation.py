@@ -27,6 +27,7 @@ from atari_warp.kernel_cache import (
     close_locks,
     delete_staging_folders,
     exclusive,
+    is_exiting,
     load,
     module_entry,
     say,
@@ -39,7 +40,7 @@ Task = tuple[Game, Path | None] | None  # game and ROM file to translate; None c
 
 _children = set[subprocess.Popen[bytes]]()
 _translations = dict[str, "Translation"]()
-_lock, _is_exiting, _is_unwritable = threading.Lock(), threading.Event(), threading.Event()
+_lock, _is_unwritable = threading.Lock(), threading.Event()
 
 
 class Translation:
@@ -83,7 +84,7 @@ class Translation:
             self._error = error if isinstance(error, EmulatorError) else cannot_compile(str(error))
             with _lock:
                 _translations.pop(self._entry.name, None)  # the next Consoles try again
-            if not _is_exiting.is_set():
+            if not is_exiting.is_set():
                 say(f"{self._task[0].name} is interpreted, which is slower, as its code is not compiled. {self._error}")
 
 
@@ -142,7 +143,7 @@ def compile_in_child(entries: Sequence[Entry], task: Task, in_background: bool =
         EmulatorError: both have failed.
     """
     reason = "" if _is_unwritable.is_set() else _compile_into(cache_folders()[0], entries, task, in_background)
-    if _is_exiting.is_set() or not (reason or _is_unwritable.is_set()):
+    if is_exiting.is_set() or not (reason or _is_unwritable.is_set()):
         return
     try:
         other = temporary_folder()
@@ -185,7 +186,7 @@ def _run_child(folder: Path, task: Task, in_background: bool) -> str:
         assert process.stdin is not None and process.stderr is not None
         _children.add(process)
         try:
-            if _is_exiting.is_set():
+            if is_exiting.is_set():
                 return "this process ends"
             with contextlib.suppress(BrokenPipeError):  # the child's last line tells more
                 process.stdin.write(request)
@@ -205,7 +206,7 @@ def _run_child(folder: Path, task: Task, in_background: bool) -> str:
 @atexit.register
 def stop_children() -> None:
     """End children and threads, which must not load code while the interpreter is being finalized."""
-    _is_exiting.set()
+    is_exiting.set()
     for process in list(_children):
         process.kill()
     for translation in list(_translations.values()):
