@@ -1,4 +1,4 @@
-"""What MkDocs asks while it builds the pages: text that is generated, and equations as MathML.
+"""Hooks of MkDocs: text that is generated, and equations as MathML.
 
 MathML needs no JavaScript, so the pages ask nothing of other hosts.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ GENERATED = {
     "changes.md": lambda: _all_but_the_title("CHANGELOG.md"),
     "records.md": lambda: _all_but_the_title("RECORDS.md"),
 }
+LIBRARIES = ("gymnasium.md", "stable-baselines3.md", "cleanrl.md", "torchrl.md", "rllib.md")
+GENERATED |= {page: partial(_all_but_the_title, f"packages/atari-warp/docs/{page}") for page in LIBRARIES}
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

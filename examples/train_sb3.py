@@ -1,8 +1,8 @@
 """PPO and DQN of Stable-Baselines3 on Atari: ``python examples/train_sb3.py env=atari_warp algorithm=ppo``.
 
-``env=sb3`` makes the games as Stable-Baselines3 does, with ``make_atari_env`` and ``VecFrameStack``. The numbers are
-those of RL Baselines3 Zoo, but DQN starts to learn after 10,000 steps. Options: ``algorithm=dqn game=breakout
-minutes=2 num_envs=8 threads=1 seed=1``.
+``env=sb3`` makes the games as Stable-Baselines3 does, with ``make_atari_env`` and ``VecFrameStack``. Numbers are RL
+Baselines3 Zoo's, but DQN starts to learn after 10,000 steps. Options: ``algorithm=dqn game=breakout minutes=2
+num_envs=8 threads=1 seed=1``.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ BAD = {
     "env=cartpole wrappers=none env.sticky_actions=0.1": "env.sticky_actions=0.1: CartPole-v1 is not an ALE game.",
     "env.mode=2": "env.mode=2: ALE has no such mode of pong; it has 0, 1.",
     "env.id=adventure env.mode=1 backend=atari_warp": (
-        "backend=atari_warp: mode=1: adventure does not support it. Choose one of 0. Use backend=auto."
+        "backend=atari_warp: mode=1: adventure has mode 0 here. Choose one, or use ale-py. Use backend=auto."
     ),
     "env.id=name_this_game env.max_episode_frames=100 backend=atari_warp": "and env.max_episode_frames=100 ends it",
     "env.kwargs={a: 1}": "env.kwargs={'a': 1}: ALE games take env.sticky_actions",
@@ -455,7 +455,7 @@ def test_help_explains_every_group_and_ten_overrides(cli: Cli) -> None:
     [
         ("env.id=pong", "atari_warp"),
         ("env.id=adventure env.mode=1", "gymnasium"),
-        ("wrappers.resize=200", "ale"),
+        ("wrappers.resize=200", "atari_warp"),
         ("wrappers=tweaked", "gymnasium"),
         ("env.id=pnog", "gymnasium"),  # refused later, with the nearest ids
     ],

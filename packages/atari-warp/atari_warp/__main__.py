@@ -209,7 +209,7 @@ def _emulator(game: str, count: int, arguments: Arguments) -> Callable[[], int]:
 
     def play() -> int:
         emulator.step(draws.choice(actions, count), FRAME_SKIP, 0)
-        if emulator.terminated.numpy().any():  # games that are over take no time
+        if emulator.terminated.any():  # games that are over take no time
             emulator.reset(emulator.terminated)
         wp.synchronize_device(emulator.device)
         return FRAME_SKIP * count

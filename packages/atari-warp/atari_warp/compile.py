@@ -8,6 +8,7 @@ Games that are compiled already are skipped. The exit status is 1 if a game cann
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import resource
@@ -36,6 +37,7 @@ from atari_warp.translation import (
     translation_entry,
 )
 
+OPTIONS: dict[str, str | int] = {"jobs": 1}
 NICENESS = 10  # of a child that compiles while games are played
 
 # Tracing a ROM: consoles, steps a round, frames a step. Rounds end when code grows too slowly or is large: Solaris with
@@ -54,7 +56,7 @@ def trace_rom(game: Game, path: Path | None) -> np.ndarray:
             break
         for _ in range(TRACE_STEPS):
             emulator.step(draws.integers(len(ACTIONS), size=TRACE_ENVS), TRACE_SKIP, 0)
-            if emulator.terminated.numpy().any():
+            if emulator.terminated.any():
                 emulator.reset(emulator.terminated)
         known, seen = seen, int(np.count_nonzero(emulator.trace()))
     return emulator.trace()
@@ -76,7 +78,7 @@ def build_game(game: Game, path: Path | None, folder: Path) -> None:
 
 
 def build_kernel(kernel: wp.Kernel, folder: Path) -> None:
-    """Compile a kernel that all games use, with those of its module, into ``folder``."""
+    """Compile the module of a kernel that all games use into ``folder``."""
     build(module_entry(kernel), lambda: kernel, folder)
 
 
@@ -87,6 +89,8 @@ def child() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # Warp's compiler aborts on a full disk
     if in_background:
         os.nice(NICENESS)
+        with contextlib.suppress(OSError):  # where Linux groups processes, niceness counts within a session only
+            Path("/proc/self/autogroup").write_text(str(NICENESS))
     wp.config.kernel_cache_dir = cache
     try:
         if task is None:
@@ -111,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit status."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        options = parse_options([each for each in given if "=" in each or each.startswith("-")], {"jobs": 1}, __doc__)
+        options = parse_options([each for each in given if "=" in each or each.startswith("-")], OPTIONS, __doc__)
         names = [each for each in given if "=" not in each]
         if not names:
             raise EmulatorError("game: none is given. Name games such as pong, or all.")
@@ -140,9 +144,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _compile(game: Game) -> str:
     """Compile a game in a child process, and return how that went."""
     begin, rom = time.monotonic(), read_rom(game)
-    if any(translation_entry(game, rom).read(folder) is not None for folder in cache_folders()):
+    entry = translation_entry(game, rom)
+    if any(entry.read(folder) is not None for folder in cache_folders()):
         return "compiled before"
-    compile_in_child((game, None))
+    compile_in_child([entry], (game, None))
     return f"compiled in {time.monotonic() - begin:.0f} s"
 
 

@@ -7,7 +7,7 @@ import hashlib
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import warp as wp
@@ -20,6 +20,9 @@ from atari_warp.games import EmulatorError, Game, find_game
 from atari_warp.kernel_cache import compiled
 from atari_warp.preprocessing import ENLARGE, KEEP, SHRINK, Preprocessing, area_weights, interpolation_weights
 from atari_warp.reset_pool import NOT_REPLACED, swap_launches
+
+if TYPE_CHECKING:
+    import torch
 
 GPU_PARTS = 21  # parts of an observation that a GPU computes in parallel
 
@@ -49,12 +52,7 @@ class ConsoleBatch(Consoles):
         EmulatorError: an argument cannot be used, or Warp cannot compile the kernel.
 
     Attributes:
-        observations: ``(N, stack_size * channels, height, width) uint8``, a Warp array on the device. The next step
-            updates changed pixels only, so it must not be written to.
-        reward, terminated, truncated: ``(N,) int32`` Warp arrays of the agents' episodes.
-        episode_start: ``(N,) int32``, 1 where this step started an episode and is no transition.
         preprocessing: its options, with actions.
-        outcomes: ``(N, 4) int32`` of the whole game, see :class:`Consoles`.
     """
 
     def __init__(
@@ -80,11 +78,10 @@ class ConsoleBatch(Consoles):
         self._shades = wp.array(np.ascontiguousarray(shades), dtype=wp.uint8, device=self.device)
         shape = (num_envs, len(shades), self.game.rows, WIDTH)
         self._pooled = wp.zeros(shape, dtype=wp.uint8, device=self.device)
-        self.episode_start = self._answers[:num_envs, kernels.EPISODE_START]
-        self.observations = self._pooled
+        self._stacks = self._pooled
         if options.img_height is not None or options.stack_num > 1:
             shape = (num_envs, options.stack_num * len(shades), *options.picture_shape(self.game.rows))
-            self.observations = wp.zeros(shape, dtype=wp.uint8, device=self.device)
+            self._stacks = wp.zeros(shape, dtype=wp.uint8, device=self.device)
         saved = dataclasses.replace(options, render_full_screen=False)  # which does not change a game
         self._version = hashlib.sha256(f"{self._version}{saved}".encode()).hexdigest()[:16]
         self._resizing = self._resize_arguments(options)
@@ -99,6 +96,24 @@ class ConsoleBatch(Consoles):
             swap_launches(num_envs, self.reset_pool, replacements, self._mask, *consoles) if self.reset_pool else []
         )
         self._has_games, self._selects_some = False, True
+
+    @property
+    def observations(self) -> np.ndarray:
+        """Observations ``(N, stack_num * channels, height, width) uint8``; on a CPU a view.
+
+        The next step updates changed pixels only, so a view must not be written to.
+        """
+        return np.asarray(self._stacks.numpy())
+
+    @property
+    def episode_start(self) -> np.ndarray:
+        """Whether this step started an episode and is no transition, ``(N,) bool``."""
+        return np.asarray(self._outcome(kernels.EPISODE_START) != 0)
+
+    def observations_tensor(self) -> torch.Tensor:
+        """:attr:`observations` as a tensor on the device, which shares memory with them."""
+        tensor: torch.Tensor = wp.to_torch(self._stacks)
+        return tensor
 
     def reset(self, seeds: Any, mask: Any = None) -> None:
         """Switch consoles on and start their first games.
@@ -124,7 +139,7 @@ class ConsoleBatch(Consoles):
             self._check_started()
         self._give("seeds", self._seeds, given)
         self._select(mask)
-        self._run(kernels.BEGIN)
+        self._run(kernels.BEGIN, frames=int(mask is None))  # the pool starts with all consoles
         first, most = int(self._field("frames").min()), self.preprocessing.max_num_frames_per_episode
         if self.preprocessing.count_start_frames and first >= most:
             raise EmulatorError(
@@ -196,6 +211,7 @@ class ConsoleBatch(Consoles):
         :attr:`Preprocessing.render_full_screen` and the size of the reset pool may differ. Pool consoles that the state
         lacks are switched on. Games that had not started have not started here either.
         """
+        self._check_games(state)
         pictures = self._pictures()
         if any(name not in state or state[name].shape != array.shape for name, array in pictures.items()):
             raise EmulatorError("state: was saved by an Emulator, or has observations of another shape.")
@@ -208,6 +224,7 @@ class ConsoleBatch(Consoles):
             self._give("seeds", self._seeds, np.array([zlib.crc32(one) for one in state["consoles"]], np.uint64))
             switch_on = self._launch_of(NO_CONSOLES, slice(self.num_envs + saved, self.num_envs + self.reset_pool))
             switch_on.set_param_by_name("order", kernels.BEGIN)
+            switch_on.set_param_by_name("frames", 1)
             switch_on.launch()
         if saved:
             for name, array in self._pool_arrays().items():
@@ -215,7 +232,7 @@ class ConsoleBatch(Consoles):
 
     def _pictures(self) -> dict[str, Any]:
         """Arrays beside the screens that the next observations depend on."""
-        stacked = {} if self.observations is self._pooled else {"observations": self.observations}
+        stacked = {} if self._stacks is self._pooled else {"observations": self._stacks}
         return {"pooled": self._pooled, **stacked}
 
     def _pool_arrays(self) -> dict[str, Any]:
@@ -260,8 +277,8 @@ class ConsoleBatch(Consoles):
     def _observe_launch(self, part: slice) -> Any:
         parts = GPU_PARTS if self.device.is_cuda else 1
         *resizing, arrays = self._resizing
-        read = [array[part] for array in (self._answers, self.screens)]
-        written = [array[part] for array in (self._pooled, self.observations)]
+        read = [array[part] for array in (self._answers, self._screens[: self.num_envs])]
+        written = [array[part] for array in (self._pooled, self._stacks)]
         inputs = [parts, *resizing, *read, self._shades, *arrays, *written]
         dim = part.stop - part.start, parts
         return compiled(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +42,7 @@ SCRIPT_FRAMES = 2048  # room for the two starts of any mode; the longest are 1,4
 class Consoles:
     """Base class of :class:`atari_warp.Emulator` and :class:`atari_warp.ConsoleBatch`.
 
-    Arrays are Warp arrays on ``device``. :func:`warp.to_torch` shares them with torch without a copy, and the next step
-    overwrites them. Methods that return NumPy arrays wait for the device.
+    Results are NumPy arrays. On a GPU they are copies, for which the host waits.
 
     Args:
         game: ALE's name of a game, such as ``space_invaders``, or a :class:`Game` at another mode or difficulty.
@@ -59,10 +59,6 @@ class Consoles:
         EmulatorError: the game or device is unknown, the cartridge is not supported, memory is too small, or Warp
             cannot compile the kernel.
 
-    Attributes:
-        outcomes: ``(N, 4) int32`` of the last step: points, game over, time limit reached (0 or 1), and lives left.
-        reward, terminated, truncated, lives: ``(N,) int32`` each.
-        screens: ``(N, 3, rows, 160) uint8``: frames alternate between two pictures, and the third is a scratch copy.
     """
 
     def __init__(
@@ -120,26 +116,40 @@ class Consoles:
         size, self._agent_at = map(int, self._answers.numpy()[0, :2])
         self._state = zeros((consoles, size), dtype=wp.uint8)
         self._answers.zero_()
-        self.screens = self._screens[:num_envs]
-        self.outcomes = self._answers[:num_envs, : kernels.REWARD]
-        self.reward, self.terminated, self.truncated, self.lives = (
-            self._answers[:num_envs, column]
-            for column in (kernels.REWARD, kernels.TERMINATED, kernels.TRUNCATED, kernels.LIVES)
-        )
         self._threads = ConsoleThreads(num_envs, 1 if self.device.is_cuda else threads)
         self._tensors = dict[str, Any]()
-        self._is_closed = False
+        self._is_closed, self._process = False, os.getpid()
         self._coloring = dict[tuple[int, int], Pictures]()  # made when they are first needed
         self._record_launches()
 
-    def ram(self) -> Any:
-        """Memory of the consoles, ``(N, 128) uint8``, a Warp array."""
-        return self._state[: self.num_envs, :128]
+    @property
+    def reward(self) -> np.ndarray:
+        """Reward of the last step, ``(N,) int32``."""
+        return self._outcome(kernels.REWARD)
+
+    @property
+    def terminated(self) -> np.ndarray:
+        """Whether the game, or the agent's episode, has ended, ``(N,) bool``."""
+        return np.asarray(self._outcome(kernels.TERMINATED) != 0)
+
+    @property
+    def truncated(self) -> np.ndarray:
+        """Whether a time limit has ended the game, ``(N,) bool``."""
+        return np.asarray(self._outcome(kernels.TRUNCATED) != 0)
+
+    @property
+    def lives(self) -> np.ndarray:
+        """Lives left, ``(N,) int32``; 0 in a game without lives."""
+        return self._outcome(kernels.LIVES)
+
+    def ram(self) -> np.ndarray:
+        """Memory of the consoles, ``(N, 128) uint8``; on a CPU a view, which may be written to."""
+        return np.asarray(self._state.numpy()[: self.num_envs, :128])
 
     def screen(self) -> np.ndarray:
         """Newest pictures as colour numbers of the console, ``(N, rows, 160) uint8``; see :meth:`rgb`."""
         turns = self._field("turn")
-        return np.asarray(self.screens.numpy()[np.arange(self.num_envs), turns])
+        return np.asarray(self._screens.numpy()[np.arange(self.num_envs), turns])
 
     def rgb(self) -> np.ndarray:
         """Newest pictures, ``(N, rows, 160, 3) uint8``."""
@@ -156,7 +166,7 @@ class Consoles:
             "game": np.array(self.game.label),
             "version": np.array(self._version),
             "consoles": self._state[: self.num_envs].numpy().copy(),
-            "screens": self.screens.numpy().copy(),
+            "screens": self._screens[: self.num_envs].numpy().copy(),
             "answers": self._answers[: self.num_envs].numpy().copy(),
         }
 
@@ -167,16 +177,21 @@ class Consoles:
             EmulatorError: the state has another game, mode, number of consoles, ROM or preprocessing, or was saved by
                 another version of the emulator or of the game's rules.
         """
-        if str(state["game"]) != self.game.label or len(state["consoles"]) != self.num_envs:
-            saved = f"{len(state['consoles'])} consoles with {state['game']}"
-            raise EmulatorError(f"state: has {saved}, and is loaded into {self.num_envs} with {self.game.label}.")
-        if str(state["version"]) != self._version or state["screens"].shape != self.screens.shape:
+        self._check_games(state)
+        if str(state["version"]) != self._version or state["screens"].shape[1:] != self._screens.shape[1:]:
             raise EmulatorError(
                 "state: has another ROM, preprocessing, version of the emulator or of the game's rules."
             )
         self._state[: self.num_envs].assign(state["consoles"])
-        self.screens.assign(state["screens"])
+        self._screens[: self.num_envs].assign(state["screens"])
         self._answers[: self.num_envs].assign(state["answers"])
+
+    def _check_games(self, state: Mapping[str, np.ndarray]) -> None:
+        if not isinstance(state, Mapping) or "consoles" not in state:
+            raise EmulatorError(f"state={type(state).__name__}: must be a result of save_state().")
+        if str(state["game"]) != self.game.label or len(state["consoles"]) != self.num_envs:
+            saved = f"{len(state['consoles'])} consoles with {state['game']}"
+            raise EmulatorError(f"state: has {saved}, and is loaded into {self.num_envs} with {self.game.label}.")
 
     def registers(self) -> dict[str, np.ndarray]:
         """Registers of the processors, cycles of the frame, and the game's frames, score, lives and end.
@@ -202,6 +217,9 @@ class Consoles:
         self._is_closed = True
         self._threads.close()
 
+    def __getstate__(self) -> Any:
+        raise TypeError(f"{type(self).__name__}: cannot be copied or pickled. Make another one and use save_state().")
+
     def __enter__(self) -> Self:
         return self
 
@@ -211,6 +229,9 @@ class Consoles:
     def trace(self) -> np.ndarray:
         """Executed bytes of the ROM, ``(bytes,) uint8``, see ``Console::trace``; empty without ``trace=True``."""
         return np.array(self._trace.numpy())
+
+    def _outcome(self, column: int) -> np.ndarray:
+        return np.array(self._answers.numpy()[: self.num_envs, column])
 
     def _field(self, name: str) -> np.ndarray:
         return np.array(self._numbers()[:, FIELDS.index(name)])
@@ -312,17 +333,18 @@ class Consoles:
 
     def _use_translation(self) -> None:
         """Play with the translated code, if it is ready. Both kernels have the same state."""
-        if self._translation is not None and self._translation.is_done:
-            if self._translation.error is None:
-                self._kernel = self._translation.kernel
-                self._record_launches()
+        if self._translation is not None and self._translation.is_ready:
+            self._kernel = self._translation.kernel
             self._translation = None
+            self._record_launches()
 
     def _block_size(self) -> int:
         room = BLOCKS_PER_SM * self.device.sm_count if self.device.is_cuda else 0
         return next((size for size in BLOCK_SIZES if size * room >= self.num_envs + self.reset_pool), BLOCK_SIZES[-1])
 
     def _run(self, order: int, frames: int = 0, drawn: int = 0) -> None:
+        if os.getpid() != self._process:
+            raise EmulatorError(f"{type(self).__name__}: belongs to the parent process. Make one in this process.")
         if self._is_closed:
             raise EmulatorError(f"{type(self).__name__}: was closed. Make another one.")
         self._use_translation()
@@ -349,6 +371,8 @@ def has_cuda() -> bool:
 
 def _device(name: Any) -> Any:
     try:
+        if str(name).startswith("cuda") and not has_cuda():  # Warp would print errors of its own
+            raise ValueError("no CUDA device")
         return wp.get_device(str(name))
     except (ValueError, RuntimeError) as error:
         available = ", ".join(device.alias for device in wp.get_devices())

@@ -30,8 +30,8 @@ class Emulator(Consoles):
         EmulatorError: an argument cannot be used, or Warp cannot compile the kernel.
 
     Attributes:
-        reward, terminated, truncated, lives: ``(N,) int32`` Warp arrays of the last step. A game that is over or
-            truncated keeps its last frame until :meth:`reset`.
+        reward, terminated, truncated, lives: of the last step. A game that is over or truncated keeps its last frame
+            until :meth:`reset`.
     """
 
     def __init__(

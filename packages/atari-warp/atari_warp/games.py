@@ -23,6 +23,7 @@ ACTIONS = (
     "NOOP FIRE UP RIGHT LEFT DOWN UPRIGHT UPLEFT DOWNRIGHT DOWNLEFT UPFIRE RIGHTFIRE LEFTFIRE DOWNFIRE UPRIGHTFIRE "
     "UPLEFTFIRE DOWNRIGHTFIRE DOWNLEFTFIRE"
 ).split()  # in ALE's order
+FOR_TWO = ("combat", "joust", "maze_craze", "warlords")
 ALL_ACTIONS = tuple(range(len(ACTIONS)))
 
 Frames = tuple[tuple[int, int], ...]  # action and switches pressed in each frame
@@ -91,7 +92,9 @@ class Game:
         for name, chosen, known in (("mode", mode, self.modes), ("difficulty", difficulty, self.difficulties)):
             if chosen is not None and chosen not in known:
                 allowed = ", ".join(map(str, known))
-                raise EmulatorError(f"{name}={chosen}: {self.name} does not support it. Choose one of {allowed}.")
+                raise EmulatorError(
+                    f"{name}={chosen}: {self.name} has {name} {allowed} here. Choose one, or use ale-py."
+                )
         modes = self.modes if difficulty is None else self.others.get(difficulty, self.modes)
         return replace(self, mode=mode, difficulty=difficulty, modes=modes)
 
@@ -148,6 +151,10 @@ def find_game(name: str) -> Game:
         UnknownGameError: the game is unknown.
     """
     if name not in _records():
+        if name in FOR_TWO:
+            raise UnknownGameError(
+                f"game={name}: is a game for two players, which neither this emulator nor ALE plays."
+            )
         near = difflib.get_close_matches(str(name).lower(), _records(), n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise UnknownGameError(f"game={name}: unknown game.{hint}")

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ import warp as wp
 from atari_warp.games import FOLDER, EmulatorError
 
 LOCK_TIMEOUT_S = 900.0  # another process that holds the lock may have been stopped
+_locks = set[IO[str]]()
+is_exiting = threading.Event()  # this process ends, and waits for nothing
 SOURCES = ("kernels.py", "reset_pool.py", "rom_compiler.py", "compile.py")
 
 
@@ -93,23 +96,20 @@ def load(entry: Entry, module: Any) -> bool:
 
 
 def build(entry: Entry, kernel: Callable[[], Any], folder: Path) -> None:
-    """Compile the module of a kernel for CPUs into its entry in ``folder``, unless another process has done so.
+    """Compile the module of a kernel for CPUs into its entry in ``folder``, unless it is there.
 
     Called in a process of its own, which Warp's compiler aborts on a full disk.
     """
-    with exclusive(folder, entry.name) as is_locked:
-        if is_locked:
-            delete_staging_folders(folder, entry.name)
-        if entry.read(folder) is None:
-            module = kernel().module
-            with staging_folder(folder, entry.name) as staged:
-                wp.config.kernel_cache_dir, former = str(staged), wp.config.kernel_cache_dir
-                try:
-                    module.load("cpu", block_dim=1)
-                finally:
-                    wp.config.kernel_cache_dir = former
-                (made,) = staged.rglob("*.o")
-                entry.write(folder, made.read_bytes())
+    if entry.read(folder) is None:
+        module = kernel().module
+        with staging_folder(folder, entry.name) as staged:
+            wp.config.kernel_cache_dir, former = str(staged), wp.config.kernel_cache_dir
+            try:
+                module.load("cpu", block_dim=1)
+            finally:
+                wp.config.kernel_cache_dir = former
+            (made,) = staged.rglob("*.o")
+            entry.write(folder, made.read_bytes())
 
 
 def cache_folders() -> list[Path]:
@@ -231,8 +231,18 @@ def exclusive(folder: Path, name: str) -> Iterator[bool]:
         is_locked = False
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            is_locked = _lock(held.enter_context((folder / f"{name}.lock").open("w")))
+            file = held.enter_context((folder / f"{name}.lock").open("w"))
+            _locks.add(file)
+            held.callback(_locks.discard, file)
+            is_locked = _lock(file)
         yield is_locked
+
+
+def close_locks() -> None:
+    """Close locks that a forked process has inherited, which would else last as long as the process."""
+    for file in _locks:
+        file.close()
+    _locks.clear()
 
 
 def _lock(file: IO[str]) -> bool:
@@ -247,6 +257,6 @@ def _lock(file: IO[str]) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or is_exiting.is_set():
                 return False
         time.sleep(0.05)

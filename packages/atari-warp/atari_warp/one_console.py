@@ -97,7 +97,7 @@ class OneConsole(Consoles):
         """
         fields, before = self._fields, self._fields[FRAMES]
         self._action[0] = action
-        if frames == self._prepared and self._translation is None:
+        if frames == self._prepared and self._translation is None and self._given:  # empty with new launches
             self._launches[0].launch()
         else:
             self._run(kernels.PLAY, frames, 1)

@@ -45,5 +45,6 @@ class Pictures:
                 kernels.color, dim=(consoles, rows), inputs=inputs, device=screens.device, record_cmd=True
             ),
         )
+        self._launch = packed(recorded)
         #: Convert the newest pictures.
-        self.update = packed(recorded).launch
+        self.update = self._launch.launch

@@ -101,6 +101,9 @@ class Preprocessing:
             kept = value is None and self.img_height is self.img_width is None
             if not kept and not (_is_integer(value) and least <= value <= most):
                 raise EmulatorError(f"{name}={value}: must be an integer from {least:,} to {most:,}.")
+        for name in SWITCHES:
+            if not isinstance(getattr(self, name), (bool, int, np.bool_)):
+                raise EmulatorError(f"{name}={getattr(self, name)}: must be True or False.")
         for name, kind in CHOICES.items():
             if getattr(self, name) not in get_args(kind):
                 raise EmulatorError(f"{name}={getattr(self, name)}: must be {' or '.join(get_args(kind))}.")
@@ -112,13 +115,14 @@ class Preprocessing:
         known = [_is_integer(action) and 0 <= action < len(ACTIONS) for action in chosen]
         if not known or not all(known):
             raise EmulatorError(f"actions={self.actions}: must be action numbers from 0 to {len(ACTIONS) - 1}.")
-        if not 0 <= self.repeat_action_probability <= 1:
+        chance = self.repeat_action_probability
+        if not isinstance(chance, (int, float, np.number)) or not 0 <= chance <= 1:
             raise EmulatorError(f"repeat_action_probability={self.repeat_action_probability}: must be from 0 to 1.")
         self._normalize()
 
     def _check_crop(self, crop: tuple[int, ...]) -> None:
-        integers = [number for number in crop if _is_integer(number)]
-        top, bottom, left, right = integers if len(integers) == len(crop) == 4 else (0, 0, 0, 0)
+        integers = [number for number in np.ravel(crop).tolist() if _is_integer(number)]
+        top, bottom, left, right = integers if len(integers) == np.size(crop) == 4 else (0, 0, 0, 0)
         if self.img_height is None or not (0 <= top < bottom and 0 <= left < right <= WIDTH):
             raise EmulatorError(
                 f"crop={crop}: must be top, bottom, left, right with top < bottom and left < right <= {WIDTH}, "

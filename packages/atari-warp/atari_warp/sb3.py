@@ -149,7 +149,7 @@ class VecEnv(vec_env.VecEnv):  # type: ignore[misc]
         return [wrapper_class is Monitor for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Screens of all games, ``(210, 160, 3) uint8`` each."""
+        """Screens of all games, ``(rows, 160, 3) uint8`` each."""
         images = self.env.render()
         return [None] * self.num_envs if images is None else list(images)
 

@@ -101,6 +101,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         render_mode: Literal["rgb_array"] | None = None,
         **preprocessing: Any,
     ):
+        if not isinstance(num_envs, (int, np.integer)) or num_envs < 1:
+            raise EmulatorError(f"num_envs={num_envs}: must be an integer of at least 1.")
         _refuse_unsupported(num_envs, batch_size, thread_affinity_offset, continuous)
         for name, value, known in (
             ("preset", preset, (None, *PRESETS)),
@@ -114,7 +116,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         by_preset = chosen.pop("full_action_space", False)
         played = find_game(game).at(mode, difficulty)
         full = by_preset if full_action_space is None else full_action_space
-        self.action_set = tuple(actions or (played.legal if full else played.minimal))
+        self.action_set = tuple((played.legal if full else played.minimal) if actions is None else actions)
         chosen |= {"actions": self.action_set, "render_full_screen": render_mode is not None}
         options = _preprocessing(chosen, can_fire=1 in self.action_set)
         try:
@@ -170,7 +172,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         mask = _reset_mask(options, self.num_envs)
         if mask is not None and not mask.all() and not self._has_games:
             raise RuntimeError(f"reset_mask={mask}: the first reset must reset all environments.")
-        self._steps.finish()
+        if mask is None:
+            self._steps.finish()
+        self._steps.check_idle()
         count = self.num_envs if mask is None else int(mask.sum())
         if seed is None and not self._has_games:
             seed = [int(word) for word in np.random.SeedSequence().generate_state(count, np.uint64)]
@@ -183,6 +187,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._has_games = True
         self._over[slice(None) if mask is None else mask] = False
         numbers = self._steps.numbers()
+        if not count:
+            numbers[kernels.LEFT_OUT] = 1
         return self._observations(numbers), self._info(numbers)
 
     def step(self, actions: Any) -> Arrays:
@@ -235,7 +241,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def save_state(self) -> dict[str, np.ndarray]:
         """State of all games, as NumPy arrays, for :meth:`load_state`."""
         self._check_usable()
-        self._steps.finish(keep=True)
+        self._steps.check_idle()
         ram = {} if self._ram is None else {"ram_stack": np.array(self._ram.stack)}
         return {**self.consoles.save_state(), "over": self._over.copy(), **ram}
 
@@ -246,7 +252,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             EmulatorError: the state belongs to other games or keywords.
         """
         self._check_usable()
-        self._steps.finish()
+        self._steps.check_idle()
+        needed = {"over", "ram_stack"} if self._ram else {"over"}
+        if not isinstance(state, Mapping) or not needed <= state.keys():
+            raise EmulatorError("state: must be a result of save_state() with the same keywords.")
         self.consoles.load_state(state)
         self._over[:] = state["over"]
         if self._ram is not None:
@@ -254,6 +263,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._has_games = True
 
     def close_extras(self, **kwargs: Any) -> None:
+        if os.getpid() != self._process:
+            return  # threads and games are the parent's
         self._steps.finish()
         self._steps.close()
         self.consoles.close()
@@ -281,15 +292,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _observations(self, numbers: np.ndarray) -> Any:
         if self._ram is not None:
-            found = self._ram.push(numbers)
-            return self._given(found) if self._torch else found.copy()
-        planes = self.consoles.observations
-        found = wp.to_torch(planes) if self._torch else planes.numpy()
-        height, width = found.shape[2:]
+            return self._given(self._ram.push(numbers).copy())
+        found: Any = self.consoles.observations_tensor() if self._torch else self.consoles.observations
         if not self._options.grayscale:
-            found = found.reshape(self.num_envs, self._options.stack_num, 3, height, width)
+            found = found.reshape(self.num_envs, self._options.stack_num, 3, *found.shape[2:])
             found = found.permute(0, 1, 3, 4, 2) if self._torch else found.transpose(0, 1, 3, 4, 2)
-        return found if self._torch or not self.consoles.device.is_cpu else found.copy()
+        return found if self._torch else found.copy()
 
     def _info(self, numbers: np.ndarray) -> dict[str, Any]:
         info = {"env_id": np.arange(self.num_envs, dtype=np.int32)}
@@ -321,7 +329,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             ended = np.flatnonzero(self._over).tolist()
             raise RuntimeError(f"step: episodes of environments {ended} have ended. Reset them with a reset_mask.")
         if type(actions).__module__ == "torch" and actions.is_cuda:
-            return actions
+            return actions.clamp(-(2**31), 2**31 - 1).int()  # on the caller's stream; neither bound is an action
         values = np.asarray(actions)
         if values.dtype.kind not in "iu" or values.shape != (self.num_envs,):
             raise AssertionError(
@@ -331,7 +339,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         least = -count if self._options.repeat_action_probability else 0
         played = values[~self._over] if self._over.any() else values  # the others start an episode and ignore theirs
         if played.size and (played.min() < least or played.max() >= count):
-            raise AssertionError(f"actions={values}: must be from 0 to {count - 1}.")
+            raise AssertionError(f"actions={values}: must be from {least} to {count - 1}.")
         return values
 
     def _check_usable(self) -> None:
@@ -362,7 +370,7 @@ class _Steps:
 
     def run(self, play: Any) -> None:
         """Play now; on a GPU, after torch's current stream has read what the step overwrites."""
-        self._check_idle()
+        self.check_idle()
         with self._on_stream():
             if self._stream is not None:
                 self._wait_for_readers()
@@ -375,7 +383,7 @@ class _Steps:
 
     def begin(self, play: Any) -> None:
         """Play beside the caller."""
-        self._check_idle()
+        self.check_idle()
         if self._stream is None:
             self._thread = self._thread or ThreadPoolExecutor(1, "atari-warp-steps")
             self._future = self._thread.submit(play)
@@ -390,6 +398,8 @@ class _Steps:
             self._begun, self._future = False, None
         if future is not None:
             future.result()
+        if begun and self._stream is not None:
+            wp.synchronize_stream(self._stream)
         return begun
 
     def numbers(self) -> np.ndarray:
@@ -397,13 +407,13 @@ class _Steps:
         with self._on_stream():
             return self._consoles.read_outcomes()
 
-    def _check_idle(self) -> None:
+    def check_idle(self) -> None:
         if self._begun:
-            raise RuntimeError("send: a step has begun already. Call recv() first.")
+            raise RuntimeError("send: its step has not been received. Call recv() first.")
 
     def close(self) -> None:
         if self._thread is not None:
-            self._thread.shutdown()
+            self._thread.shutdown(wait=False)  # Gymnasium 1.1 may close a deleted environment on this thread
 
     def _on_stream(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self._stream is None else wp.ScopedStream(self._stream, sync_enter=False)
@@ -422,7 +432,7 @@ class _RamStack:
         moved = numbers[kernels.LEFT_OUT] == 0
         starts = moved & (numbers[kernels.EPISODE_START] != 0)
         self.stack[moved, :-1] = self.stack[moved, 1:]
-        ram = self._consoles.ram().numpy()
+        ram = self._consoles.ram()
         self.stack[moved, -1] = ram[moved]
         self.stack[starts, :-1] = 0 if self._blank else ram[starts, None]
         return self.stack

@@ -183,8 +183,8 @@ def scoring_sequences(
         left = np.where(left > 0, left, draws.integers(1, longest + 1)) - 1
         played[step] = action
         emulator.step(action, HOLD, drawn=0)
-        scored += emulator.reward.numpy() != 0
-        if emulator.terminated.numpy().all():
+        scored += emulator.reward != 0
+        if emulator.terminated.all():
             break
     return [played[:, console] for console in np.argsort(-scored, kind="stable")[:sequences]]
 
@@ -195,7 +195,7 @@ def _difference(ale: Any, emulator: Emulator, reward: int | None) -> str:
     Args:
         reward: ALE's reward of the last step, if there was one.
     """
-    ours, theirs = emulator.ram().numpy()[0], ale.getRAM()
+    ours, theirs = emulator.ram()[0], ale.getRAM()
     if not np.array_equal(ours, theirs):
         at = np.flatnonzero(ours != theirs)
         shown = ", ".join(f"{k}: ALE {theirs[k]}, here {ours[k]}" for k in at[:4])
@@ -212,7 +212,7 @@ def _difference(ale: Any, emulator: Emulator, reward: int | None) -> str:
         return f"frame number: ALE {theirs}, here {ours}; {_registers(emulator)}"
     for what, theirs, ours in (
         ("game over", ale.game_over(), bool(now["over"][0])),
-        ("reward", reward, None if reward is None else int(emulator.reward.numpy()[0])),
+        ("reward", reward, None if reward is None else int(emulator.reward[0])),
         ("lives", ale.lives(), int(now["lives"][0])),
     ):
         if theirs != ours:

@@ -13,5 +13,5 @@ def record(emulator: Emulator, actions: Sequence[Sequence[int]]) -> list[np.ndar
     rows = []
     for action in actions:
         emulator.step(action, frames=4, drawn=2)
-        rows.append(np.concatenate([emulator.ram().numpy(), emulator.screen().reshape(emulator.num_envs, -1)], axis=1))
+        rows.append(np.concatenate([emulator.ram(), emulator.screen().reshape(emulator.num_envs, -1)], axis=1))
     return rows

@@ -59,12 +59,11 @@ class Pair:
 
     def rams(self) -> tuple[np.ndarray, np.ndarray]:
         """Memory of ALE and of the emulator, ``(128,) uint8`` each."""
-        return self.ale.getRAM(), self.emulator.ram().numpy()[0]
+        return self.ale.getRAM(), self.emulator.ram()[0]
 
     def screens(self) -> tuple[np.ndarray, np.ndarray]:
         """Picture of ALE and of the emulator, ``(rows, 160) uint8`` each."""
-        turn = self.emulator._field("turn")[0]
-        return self.ale.getScreen(), self.emulator.screens.numpy()[0, turn]
+        return self.ale.getScreen(), self.emulator.screen()[0]
 
     def difference(self) -> str:
         """Describe the difference, or return an empty string."""

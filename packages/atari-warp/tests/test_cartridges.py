@@ -48,7 +48,7 @@ def memories(game: str, image: bytes, folder: Path, device: str, starts: int = 1
             ale.reset_game()
             emulator.reset()
         found.append(ale.getRAM().copy())
-        assert emulator.ram().numpy()[0].tolist() == found[-1].tolist()
+        assert emulator.ram()[0].tolist() == found[-1].tolist()
     return found
 
 

@@ -22,7 +22,7 @@ def test_seeds_determine_noops_and_sticky_actions(device: str) -> None:
         assert first.min() >= 1 and first.max() <= 29 and len(set(first)) > 2
         for _ in range(120):
             batch.step(draws.integers(0, 4, 1).repeat(6).astype(np.int32))
-        frames.append(batch.observations.numpy().copy())
+        frames.append(batch.observations.copy())
     np.testing.assert_array_equal(*frames)
     np.testing.assert_array_equal(frames[0][0], frames[0][5])  # the same seed
     assert len({frame.tobytes() for frame in frames[0]}) > 2
@@ -50,9 +50,9 @@ def test_a_life_lost_in_the_step_of_the_time_limit_is_terminated(limit: int, end
     batch.reset([1])
     for action in [1, *[2] * (24 if limit > 96 else 23)]:
         batch.step(np.array([action]))
-    assert (batch.terminated.numpy()[0], batch.truncated.numpy()[0]) == ends
+    assert (batch.terminated[0], batch.truncated[0]) == ends
     batch.step(np.array([2]))
-    assert batch.episode_start.numpy()[0] and not batch.terminated.numpy()[0] and not batch.truncated.numpy()[0]
+    assert batch.episode_start[0] and not batch.terminated[0] and not batch.truncated[0]
 
 
 def test_rows_outside_the_crop_are_drawn_on_request() -> None:
@@ -70,7 +70,7 @@ def test_rows_outside_the_crop_are_drawn_on_request() -> None:
         actions = draws.integers(0, 6, 2)
         for batch in batches:
             batch.step(actions)
-        np.testing.assert_array_equal(*[batch.observations.numpy() for batch in batches])
+        np.testing.assert_array_equal(*[batch.observations for batch in batches])
     cropped, full = (batch.rgb() for batch in batches)
     np.testing.assert_array_equal(cropped[:, 34:194], full[:, 34:194])
     assert not cropped[:, :34].any() and not cropped[:, 194:].any()
@@ -106,18 +106,16 @@ def test_any_screen_is_resized_as_by_opencv(
         pictures = gray_levels()[batch.screen()] if grayscale else batch.rgb()
         top, bottom, left, right = crop or (0, *pictures.shape[1:2], 0, pictures.shape[2])
         expected = cv2.resize(pictures[0, top:bottom, left:right], size[::-1], interpolation=cv2.INTER_AREA)
-        np.testing.assert_array_equal(
-            batch.observations.numpy()[0].transpose(1, 2, 0).reshape(expected.shape), expected
-        )
+        np.testing.assert_array_equal(batch.observations[0].transpose(1, 2, 0).reshape(expected.shape), expected)
 
     for parts in (1, GPU_PARTS):
         observe.set_dim((1, parts))
         observe.set_param_by_name("parts", parts)
         for colors in (256, 4, 2, 1):
-            batch.screens.assign(draws.integers(0, colors, batch.screens.shape, np.uint8))
+            batch._screens.assign(draws.integers(0, colors, batch._screens.shape, np.uint8))
             check()
         for _ in range(40):  # a few pixels at a time on a screen of one colour
             for _ in range(draws.integers(1, 8)):
-                row, column = draws.integers(batch.screens.shape[2]), draws.integers(160)
-                batch.screens.numpy()[0, :, row, column : column + draws.integers(1, 20)] = draws.integers(256)
+                row, column = draws.integers(batch._screens.shape[2]), draws.integers(160)
+                batch._screens.numpy()[0, :, row, column : column + draws.integers(1, 20)] = draws.integers(256)
             check()

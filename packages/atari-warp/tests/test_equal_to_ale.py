@@ -86,9 +86,7 @@ def test_sequences_with_points_can_be_searched_and_compared() -> None:
     result = verify("breakout", frames=400, sequences=2, seed=3, consoles=64)
     assert result.difference is None and result.scored >= 2, result.line()
     assert verify("pong", frames=8, sequences=3, consoles=2).frames == 16  # two consoles, two sequences
-    assert "mode=1: adventure does not support it." in (
-        verify("adventure", frames=8, sequences=1, mode=1).refused or ""
-    )
+    assert "mode=1: adventure has mode 0 here." in (verify("adventure", frames=8, sequences=1, mode=1).refused or "")
 
 
 @pytest.mark.parametrize("game", [game.name for game in known_games().values() if game.paddle is not None])
@@ -98,7 +96,7 @@ def test_a_paddle_that_is_turned_to_its_end_and_back_equals_ale(game: str) -> No
         action = (4, 0, 3)[frame // 100]  # LEFT, NOOP, RIGHT
         emulator.step([action])
         ale.act(ale_action(action))
-        np.testing.assert_array_equal(emulator.ram().numpy()[0], ale.getRAM(), err_msg=str(frame))
+        np.testing.assert_array_equal(emulator.ram()[0], ale.getRAM(), err_msg=str(frame))
 
 
 @pytest.mark.parametrize("game", ["lost_luggage", "skiing"])
@@ -114,19 +112,19 @@ def test_illegal_actions_are_noop(game: str) -> None:
         ale.act(ale_action(action))
         agent.step([frame % 3])
         other.step([0])
-        np.testing.assert_array_equal(emulator.ram().numpy()[0], ale.getRAM(), err_msg=str(frame))
-        np.testing.assert_array_equal(agent.ram().numpy(), other.ram().numpy())
+        np.testing.assert_array_equal(emulator.ram()[0], ale.getRAM(), err_msg=str(frame))
+        np.testing.assert_array_equal(agent.ram(), other.ram())
 
 
 def test_lives_at_game_over_equal_ale() -> None:
     for game, byte, value, lives in (("adventure", 96, 2, 1), ("breakout", 57, 0, 0)):
         emulator, ale = Emulator(game), make_ale(game)
         ale.setRAM(byte, value)
-        emulator.ram().numpy()[0, byte] = value
+        emulator.ram()[0, byte] = value
         emulator.step([0])
         ale.act(ale_action(0))
-        assert ale.game_over() and emulator.terminated.numpy()[0]
-        assert ale.lives() == emulator.lives.numpy()[0] == lives, game
+        assert ale.game_over() and emulator.terminated[0]
+        assert ale.lives() == emulator.lives[0] == lives, game
 
 
 @pytest.mark.parametrize(("game", "fire"), [("breakout", True), ("skiing", False)])  # in Skiing NOOP costs points
@@ -143,11 +141,11 @@ def test_noops_at_a_start_equal_ale_and_their_points_belong_to_the_first_step(ga
         counts.add(noops)
         pressed = [0] * noops + [1] * fire
         owed = sum(ale.act(ale_action(action)) for action in pressed)
-        np.testing.assert_array_equal(batch.ram().numpy()[0], ale.getRAM())
+        np.testing.assert_array_equal(batch.ram()[0], ale.getRAM())
         np.testing.assert_array_equal(batch.screen()[0], ale.getScreen())
         batch.step([1])
-        assert batch.reward.numpy().tolist() == [owed + sum(ale.act(ale_action(3)) for _ in range(4))]
-        np.testing.assert_array_equal(batch.ram().numpy()[0], ale.getRAM())
+        assert batch.reward.tolist() == [owed + sum(ale.act(ale_action(3)) for _ in range(4))]
+        np.testing.assert_array_equal(batch.ram()[0], ale.getRAM())
         assert game != "skiing" or owed < 0
     assert len(counts) > 2 and counts <= set(range(1, 31))
 
@@ -193,4 +191,4 @@ def test_loops_that_wait_for_the_timer_equal_ale(tmp_path: Path) -> None:
     rom = tmp_path / "seaquest.bin"  # ALE takes the game from the name
     rom.write_bytes(waiting_program())
     ale, emulator = make_ale("seaquest", rom=rom), Emulator("seaquest", rom=rom)
-    np.testing.assert_array_equal(emulator.ram().numpy()[0], ale.getRAM())
+    np.testing.assert_array_equal(emulator.ram()[0], ale.getRAM())

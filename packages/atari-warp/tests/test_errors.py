@@ -34,11 +34,11 @@ def without_games() -> ConsoleBatch:
         ),
         (
             lambda folder: find_game("breakout").at(mode=3),
-            r"mode=3: breakout does not support it\. Choose one of 0, 4, 8",
+            r"mode=3: breakout has mode 0, 4, 8",
         ),
         (
             lambda folder: find_game("breakout").at(difficulty=2),
-            r"difficulty=2: breakout does not support it\. Choose one of 0, 1\.",
+            r"difficulty=2: breakout has difficulty 0, 1 here\.",
         ),
         (lambda folder: Emulator("pong", device="tpu"), r"device=tpu: not available\. Choose one of cpu"),
         (

@@ -45,7 +45,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache = tmp_path_factory.mktemp("filled") / "cache"
     played = run(cache, "-c", PLAY)
     assert (played.returncode, played.stdout, played.stderr) == (0, "", COMPILES)
-    assert len(entries(cache, ".o")) == 4 and len(entries(cache, ".trace")) == 1
+    assert len(entries(cache, ".o")) == 5 and len(entries(cache, ".trace")) == 1
     assert not list(cache.rglob("*.cpp"))
     return cache
 
@@ -158,7 +158,7 @@ def test_processes_that_compile_at_once_do_not_spoil_one_another(tmp_path: Path)
     started = [subprocess.Popen(command, env=environment(cache), stderr=subprocess.PIPE) for _ in range(3)]
     for process in started:
         assert process.communicate(timeout=250)[1].decode() == COMPILES and process.returncode == 0
-    assert len(entries(cache, ".o")) == 4 and not list(cache.rglob("*.tmp"))
+    assert len(entries(cache, ".o")) == 5 and not list(cache.rglob("*.tmp"))
     assert run(cache, "-c", PLAY).stderr == ""
 
 
@@ -175,7 +175,7 @@ def test_a_killed_process_leaves_nothing_that_others_trip_over(filled: Path, tmp
     process.wait()
     wait_for(lambda: not is_running(child))
     assert run(cache, "-c", PLAY).returncode == 0
-    assert not list(cache.rglob("*.tmp")) and len(entries(cache, ".o")) == 4
+    assert not list(cache.rglob("*.tmp")) and len(entries(cache, ".o")) == 5
 
 
 @pytest.mark.integration
@@ -191,12 +191,30 @@ def test_a_process_that_ends_takes_its_compiler_with_it(filled: Path, tmp_path: 
 
 
 @pytest.mark.integration
+def test_a_forked_process_keeps_neither_compiler_nor_lock(filled: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    shutil.copytree(filled, cache, ignore=shutil.ignore_patterns("pong*"))
+    script = START + "import os, time; time.sleep(1); os.fork() or time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", script], env=environment(cache), start_new_session=True)
+    try:
+        wait_for(lambda: len(children(process.pid)) == 1)
+        (child,) = children(process.pid)
+        assert process.wait(60) == 0
+        wait_for(lambda: not is_running(child))
+        begin = time.monotonic()
+        assert run(cache, "-c", PLAY).returncode == 0
+        assert time.monotonic() - begin < 55
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.integration
 def test_standard_streams_may_be_closed(filled: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     shutil.copytree(filled, cache, ignore=shutil.ignore_patterns("pong*", "kernels*"))
     shell = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, PLAY]
     assert subprocess.run(shell, env=environment(cache), timeout=250, check=False).returncode == 0
-    assert len(entries(cache, ".o")) == 4
+    assert len(entries(cache, ".o")) == 5
 
 
 @pytest.mark.integration
@@ -225,9 +243,11 @@ def test_games_are_compiled_ahead(filled: Path, tmp_path: Path) -> None:
     assert first.returncode == second.returncode == 0
     assert first.stderr.startswith("pong, 1 of 2: compiled before\nbreakout, 2 of 2: compiled in ")
     assert second.stderr.count("compiled before") == 2
-    process = subprocess.Popen(
-        [sys.executable, "-m", "atari_warp.compile", "freeway"], env=environment(cache), stderr=subprocess.PIPE
+    script = (  # a shell's background processes ignore Ctrl-C
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv[1:] = ['freeway']; "
+        "import runpy; runpy.run_module('atari_warp.compile', run_name='__main__')"
     )
+    process = subprocess.Popen([sys.executable, "-c", script], env=environment(cache), stderr=subprocess.PIPE)
     wait_for(lambda: list(cache.rglob("freeway*.lock")))
     (child,) = children(process.pid)
     process.send_signal(signal.SIGINT)

@@ -140,9 +140,9 @@ def test_memories_near_a_game_over_equal_ale(
             reward = ale.act(ale_action(action))
             emulator.step([action])
             points.add(reward)
-            ours = int(emulator.reward.numpy()[0]), int(emulator.lives.numpy()[0]), bool(emulator.terminated.numpy()[0])
+            ours = int(emulator.reward[0]), int(emulator.lives[0]), bool(emulator.terminated[0])
             assert ours == (reward, ale.lives(), ale.game_over()), frame
-            np.testing.assert_array_equal(emulator.ram().numpy()[0], ale.getRAM())
+            np.testing.assert_array_equal(emulator.ram()[0], ale.getRAM())
             if ale.game_over():
                 ends += 1
                 break

@@ -19,9 +19,9 @@ Row = list[Any]  # observation and results of one environment
 
 def results(batch: ConsoleBatch) -> list[np.ndarray]:
     """Newest frames and results of all environments."""
-    newest = batch.observations.numpy()[:, -1:].reshape(batch.num_envs, -1)
+    newest = batch.observations[:, -1:].reshape(batch.num_envs, -1)
     parts = (batch.reward, batch.terminated, batch.truncated, batch.episode_start, batch.lives)
-    return [newest.copy(), *(part.numpy().copy() for part in parts)]
+    return [newest.copy(), *parts]
 
 
 def row(arrays: list[np.ndarray], k: int) -> Row:

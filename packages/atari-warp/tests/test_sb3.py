@@ -184,6 +184,7 @@ def test_statistics_are_written_where_load_results_finds_them(tmp_path: Path) ->
     assert list(zip(found["r"], found["l"], strict=True)) == games
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("algorithm", [PPO, DQN])
 def test_an_algorithm_trains_without_a_transposed_copy(algorithm: type[PPO] | type[DQN], pong: VecEnv) -> None:
     settings = {"n_steps": 32, "batch_size": 16} if algorithm is PPO else {"buffer_size": 100, "learning_starts": 20}
@@ -193,6 +194,16 @@ def test_an_algorithm_trains_without_a_transposed_copy(algorithm: type[PPO] | ty
     assert len(model.ep_info_buffer) > 0
 
 
+@pytest.mark.integration
+def test_a_model_of_make_atari_env_loads(tmp_path: Path, pong: VecEnv) -> None:
+    gymnasium.register_envs(ale_py)
+    theirs = VecFrameStack(make_atari_env("PongNoFrameskip-v4", 2), 4)
+    PPO("CnnPolicy", theirs, n_steps=8, batch_size=16).save(tmp_path / "model")
+    theirs.close()
+    PPO.load(tmp_path / "model", env=pong).learn(16)
+
+
+@pytest.mark.integration
 def test_policies_are_evaluated_on_whole_games() -> None:
     env = VecEnv("breakout", 2, seed=1, max_num_frames_per_episode=4000, num_threads=1)
     model = PPO("CnnPolicy", env, n_steps=32)

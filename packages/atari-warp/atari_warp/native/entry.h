@@ -19,7 +19,7 @@ const bool plays = order >= BEGIN;  // for an agent
 // Without an agent the settings are the chance of a repeated action, times 2**31, and the frames of a game.
 const i32 limit = plays ? 0 : wp::index(settings, 1);
 const bool in_pool = i >= envs;
-if (in_pool && (!plays || order == RESTART)) return;
+if (in_pool && (!plays || order == RESTART || (order == BEGIN && !frames))) return;  // BEGIN counts the pool in `frames`
 if (plays && !in_pool) answer[LEFT_OUT] = !wp::index(mask, i);
 if (order != PLAY && !in_pool && !wp::index(mask, i)) return;
 wp::uint8* stored = &wp::index(state, i, 0);
@@ -67,7 +67,7 @@ for (bool thorough = before.thorough || sees_all;; thorough = true) {
         player.load();
         env.agent.seed = in_pool ? ~wp::index(seeds, i - envs) : wp::index(seeds, i), env.agent.drawn = 0;
         env.agent.total = player.facts[FIRST_FRAME];
-        if (in_pool) environment.plan_start();
+        if (in_pool) environment.plan_start(), answer[READY] = 0;
         else environment.start(thorough), environment.begin(answer);
     }
     around = around || player.missed & Player::AROUND;

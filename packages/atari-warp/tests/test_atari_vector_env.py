@@ -193,6 +193,17 @@ def test_a_reset_pool_gives_the_same_kind_of_games(mode: AutoresetMode) -> None:
     assert ends > 20 and 1 <= np.min(starts) <= 7
 
 
+def test_a_partial_reset_leaves_the_pool_alone() -> None:
+    env = make(num_envs=4, reset_pool=4, max_num_frames_per_episode=40, noop_max=8)
+    env.reset(seed=0)
+    play(env, 15)
+    env.reset(seed=7, options={"reset_mask": np.array([True, False, False, False])})
+    starts = [step[4]["episode_frame_number"] for step in play(env, 60)]
+    assert np.min(starts) >= 1  # a game starts with FIRE at least
+    seen = [np.unique(step[0][step[4]["episode_frame_number"] < 9], axis=0) for step in play(env, 60)]
+    assert len(np.unique(np.concatenate(seen), axis=0)) > 4
+
+
 def test_send_and_recv_equal_step_and_arrays_belong_to_the_caller() -> None:
     env, other = make(), make()
     env.reset(seed=0)
@@ -236,7 +247,9 @@ def test_ram_is_observed_in_stacks() -> None:
     assert first.shape == env.observation_space.shape == (4, 3, 128) and not first[:, :2].any()
     steps = play(env, 2)
     np.testing.assert_array_equal(steps[1][0][:, :2], steps[0][0][:, 1:])
-    np.testing.assert_array_equal(steps[1][0][:, 2], env.consoles.ram().numpy())
+    np.testing.assert_array_equal(steps[1][0][:, 2], env.consoles.ram())
+    unmoved, _ = env.reset(options={"reset_mask": np.zeros(4, bool)})
+    np.testing.assert_array_equal(unmoved, steps[1][0])
 
 
 def test_points_are_in_info_where_rewards_are_clipped() -> None:
@@ -322,7 +335,12 @@ def test_bad_keywords_are_refused(keywords: dict[str, Any], kind: type[Exception
         (lambda env: copy.deepcopy(env), TypeError, "AtariVectorEnv: cannot be copied or pickled"),
         (lambda env: pickle.dumps(env), TypeError, "AtariVectorEnv: cannot be copied or pickled"),
         (lambda env: env.load_state(make("pong", 2).save_state()), EmulatorError, "state: has 2 consoles with pong"),
-        (lambda env: (env.send(np.zeros(2, int)), env.send(np.zeros(2, int))), RuntimeError, "send: a step has begun"),
+        (lambda env: env.load_state(make(num_envs=3).save_state()), EmulatorError, "state: has 3 consoles with break"),
+        (lambda env: env.load_state(b"x"), EmulatorError, "state: must be a result of save_state"),
+        (lambda env: (env.send(np.zeros(2, int)), env.save_state()), RuntimeError, "send: its step has not been"),
+        (lambda env: make("combat"), EmulatorError, "game=combat: is a game for two players"),
+        (lambda env: make(device="cuda:7"), EmulatorError, "device=cuda:7: not available. Choose one of"),
+        (lambda env: (env.send(np.zeros(2, int)), env.send(np.zeros(2, int))), RuntimeError, "send: its step has not"),
     ],
 )  # fmt: skip
 def test_bad_calls_get_one_sentence(act: Any, kind: type[Exception], message: str) -> None:
