@@ -14,7 +14,7 @@ import warp as wp
 
 from atari_warp import kernels
 from atari_warp.console_data import gray_levels, palette
-from atari_warp.consoles import NO_CONSOLES, WIDTH, Consoles
+from atari_warp.consoles import NO_CONSOLES, WIDTH, Consoles, checked_seeds
 from atari_warp.cpu_launch import packed
 from atari_warp.games import EmulatorError, Game, find_game
 from atari_warp.kernel_cache import compiled
@@ -125,19 +125,9 @@ class ConsoleBatch(Consoles):
         Raises:
             EmulatorError: ``seeds`` cannot be used.
         """
-        given = seeds
-        if not isinstance(seeds, wp.array):
-            problem = f"seeds={seeds}: must be integers from 0 to 2**64 - 1, on the host."
-            try:
-                known = [isinstance(one, (int, np.integer)) and one >= 0 for one in np.asarray(seeds, object).flat]
-                given = np.asarray(seeds, np.uint64)
-            except (OverflowError, TypeError, ValueError) as error:
-                raise EmulatorError(problem) from error
-            if not all(known):
-                raise EmulatorError(problem)
         if mask is not None:
             self._check_started()
-        self._give("seeds", self._seeds, given)
+        self._give("seeds", self._seeds, checked_seeds(seeds))
         self._select(mask)
         self._run(kernels.BEGIN, frames=int(mask is None))  # the pool starts with all consoles
         first, most = int(self._field("frames").min()), self.preprocessing.max_num_frames_per_episode

@@ -364,6 +364,21 @@ class Consoles:
         """Hook for subclasses, called after the consoles of a part have been advanced."""
 
 
+def checked_seeds(seeds: Any) -> Any:
+    """Seeds as an array; raises :class:`EmulatorError` unless they are integers from 0 to 2**64 - 1."""
+    if isinstance(seeds, wp.array):
+        return seeds
+    problem = f"seeds={seeds}: must be integers from 0 to 2**64 - 1, on the host."
+    try:
+        known = [isinstance(one, (int, np.integer)) and one >= 0 for one in np.asarray(seeds, object).flat]
+        given = np.asarray(seeds, np.uint64)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise EmulatorError(problem) from error
+    if not all(known):
+        raise EmulatorError(problem)
+    return given
+
+
 def has_cuda() -> bool:
     """Whether Warp can use a GPU here, which may differ from torch."""
     return bool(wp.is_cuda_available())

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from atari_warp.consoles import NO_LIMIT, Consoles
+from atari_warp.consoles import NO_LIMIT, Consoles, checked_seeds
 from atari_warp.games import EmulatorError, Game
 
 
@@ -49,7 +49,7 @@ class Emulator(Consoles):
     ):
         limits = play_settings(repeat_action_probability, max_episode_frames)
         super().__init__(game, num_envs, device, rom, threads, limits, compile_rom, trace=trace)
-        self._give("seeds", self._seeds, np.arange(self.num_envs) if seeds is None else np.asarray(seeds, np.uint64))
+        self._give("seeds", self._seeds, checked_seeds(range(self.num_envs) if seeds is None else seeds))
         self._load()
 
     def reset(self, mask: Any = None) -> None:

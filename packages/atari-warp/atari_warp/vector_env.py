@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
-import warp as wp
 from gymnasium import error
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -21,6 +18,8 @@ from atari_warp import kernels
 from atari_warp.console_batch import ConsoleBatch
 from atari_warp.games import ACTIONS, EmulatorError, find_game
 from atari_warp.preprocessing import Preprocessing
+from atari_warp.ram_stack import RAM_BYTES, RamStack
+from atari_warp.steps import Steps
 
 PRESETS: dict[str, dict[str, Any]] = {
     "standard": {
@@ -32,7 +31,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "count_start_frames": True,
     },
 }  # fmt: skip
-RAM_BYTES = 128
 INFO = {"lives": kernels.LIVES, "frame_number": kernels.FRAMES, "episode_frame_number": kernels.EPISODE_FRAMES}
 
 Arrays = tuple[Any, Any, Any, Any, dict[str, Any]]  # observations, rewards, terminations, truncations, info
@@ -135,9 +133,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         )  # fmt: skip
         self.num_envs = num_envs
         self._options = options
-        self._steps = _Steps(self.consoles)
+        self._steps = Steps(self.consoles)
         self._torch = array == "torch"
-        self._ram = _RamStack(self.consoles, options) if obs_type == "ram" else None
+        self._ram = RamStack(self.consoles, options) if obs_type == "ram" else None
         shape: tuple[int, ...] = (
             options.stack_num,
             *options.picture_shape(played.rows),
@@ -347,95 +345,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             raise error.ClosedEnvironmentError("AtariVectorEnv: was closed. Make another one.")
         if os.getpid() != self._process:
             raise RuntimeError("AtariVectorEnv: belongs to the parent process. Make one in this process.")
-
-
-class _Steps:
-    """Steps that play at once or, between :meth:`begin` and :meth:`finish`, beside the caller.
-
-    On a CPU a thread waits for the games. On a GPU they have a stream of torch: torch's default stream and streams that
-    Warp makes wait for each other.
-    """
-
-    def __init__(self, consoles: ConsoleBatch):
-        self._consoles = consoles
-        self._thread: ThreadPoolExecutor | None = None
-        self._future: Future[None] | None = None
-        self._begun = False
-        self._stream: Any = None
-        if consoles.device.is_cuda:
-            import torch
-
-            self._stream = wp.stream_from_torch(torch.cuda.Stream(str(consoles.device)))
-            wp.synchronize_device(consoles.device)
-
-    def run(self, play: Any) -> None:
-        """Play now; on a GPU, after torch's current stream has read what the step overwrites."""
-        self.check_idle()
-        with self._on_stream():
-            if self._stream is not None:
-                self._wait_for_readers()
-            play()
-
-    def _wait_for_readers(self) -> None:
-        import torch
-
-        self._stream.wait_stream(wp.stream_from_torch(torch.cuda.current_stream(str(self._consoles.device))))
-
-    def begin(self, play: Any) -> None:
-        """Play beside the caller."""
-        self.check_idle()
-        if self._stream is None:
-            self._thread = self._thread or ThreadPoolExecutor(1, "atari-warp-steps")
-            self._future = self._thread.submit(play)
-        else:
-            self.run(play)
-        self._begun = True
-
-    def finish(self, keep: bool = False) -> bool:
-        """Wait for the step that has begun, if any, and return whether there was one; ``keep`` leaves its results."""
-        begun, future = self._begun, self._future
-        if not keep:
-            self._begun, self._future = False, None
-        if future is not None:
-            future.result()
-        if begun and self._stream is not None:
-            wp.synchronize_stream(self._stream)
-        return begun
-
-    def numbers(self) -> np.ndarray:
-        """Numbers of the last step, see :meth:`ConsoleBatch.read_outcomes`."""
-        with self._on_stream():
-            return self._consoles.read_outcomes()
-
-    def check_idle(self) -> None:
-        if self._begun:
-            raise RuntimeError("send: its step has not been received. Call recv() first.")
-
-    def close(self) -> None:
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)  # Gymnasium 1.1 may close a deleted environment on this thread
-
-    def _on_stream(self) -> contextlib.AbstractContextManager[Any]:
-        return contextlib.nullcontext() if self._stream is None else wp.ScopedStream(self._stream, sync_enter=False)
-
-
-class _RamStack:
-    """Last ``stack_num`` memories of each console, ``(N, stack_num, 128) uint8``, oldest first."""
-
-    def __init__(self, consoles: ConsoleBatch, options: Preprocessing):
-        self._consoles = consoles
-        self._blank = options.stack_padding == "zero"
-        self.stack = np.zeros((consoles.num_envs, options.stack_num, RAM_BYTES), np.uint8)
-
-    def push(self, numbers: np.ndarray) -> np.ndarray:
-        """Add the present memories, and return the stack."""
-        moved = numbers[kernels.LEFT_OUT] == 0
-        starts = moved & (numbers[kernels.EPISODE_START] != 0)
-        self.stack[moved, :-1] = self.stack[moved, 1:]
-        ram = self._consoles.ram()
-        self.stack[moved, -1] = ram[moved]
-        self.stack[starts, :-1] = 0 if self._blank else ram[starts, None]
-        return self.stack
 
 
 def _cores() -> int:

@@ -45,6 +45,8 @@ def without_games() -> ConsoleBatch:
             lambda folder: Emulator("pong", 10**9),
             r"num_envs=1000000000: needs [\d,]+ MB of cpu memory, but [\d,]+ MB are available\. Use fewer environments",
         ),
+        (lambda folder: Emulator("pong", seeds=[-1]), r"seeds=\[-1\]: must be integers from 0"),
+        (lambda folder: Emulator("pong", seeds=[1.7]), r"seeds=\[1\.7\]: must be integers from 0"),
         (lambda folder: Emulator("pong", rom=folder / "none"), "none: cannot be read"),
         (
             lambda folder: Emulator("pong", rom=odd_rom(folder)),
