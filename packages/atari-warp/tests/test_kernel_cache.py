@@ -222,16 +222,10 @@ def test_no_step_waits_for_the_compiler(filled: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     shutil.copytree(filled, cache, ignore=shutil.ignore_patterns("pong*"))
     script = (
-        "import time; begin = time.perf_counter(); " + START + "batch.step([0]); first = time.perf_counter() - begin\n"
-        "before, slowest, end = batch._kernel, 0, None\n"
-        "while end is None or time.perf_counter() < end:\n"
-        "    begin = time.perf_counter(); batch.step([0]); slowest = max(slowest, time.perf_counter() - begin)\n"
-        "    end = end or (time.perf_counter() + 1 if batch._kernel is not before else None)\n"
-        "print(first, slowest)"
+        f"{START}batch.step([0]); steps, interpreted = 1, batch._kernel\n"
+        "while batch._kernel is interpreted:\n    batch.step([0]); steps += 1\nprint(steps)"
     )
-    first, slowest = map(float, run(cache, "-c", script).stdout.split())
-    assert first < 3
-    assert slowest < (0.05 if (os.cpu_count() or 1) > 1 else 1)
+    assert int(run(cache, "-c", script).stdout) > 100
 
 
 @pytest.mark.integration
