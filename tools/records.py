@@ -1,0 +1,126 @@
+"""Keep ``records/runs.csv``, a row for each run behind a published figure, and the tables made from it.
+
+    python tools/records.py add pong FOLDER... [notes=TEXT]   add runs to a table: pong, atari5, atari26 or tuning
+    python tools/records.py tables                            write the tables into RECORDS.md
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from dqnspeed.envs.games import rom_of
+from dqnspeed.report.runs import Run, read_run, runs_below
+from dqnspeed.report.scores import normalized
+from dqnspeed.system import atomic
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNS, PAGE, PEERS = ROOT / "records" / "runs.csv", ROOT / "RECORDS.md", ROOT / "records" / "cleanrl_ppo.csv"
+COLUMNS = "table", "date", "commit", "processor", "command", "game", "seed", "result", "seconds", "steps", "notes"
+TUNING_GAMES = "pong", "breakout", "space_invaders", "beam_rider", "enduro"
+Row = Mapping[str, str]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command of ``arguments``."""
+    notes = "".join(argument.removeprefix("notes=") for argument in arguments if argument.startswith("notes="))
+    words = [argument for argument in arguments if not argument.startswith("notes=")]
+    if words == ["tables"]:
+        atomic.write_text(PAGE, with_tables(PAGE.read_text(encoding="utf-8"), rows()))
+    elif len(words) > 2 and words[0] == "add" and words[1] in {*TABLES, "tuning"}:
+        with RUNS.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            for folder in runs_below(map(Path, words[2:])):
+                writer.writerow(row_of(read_run(folder), words[1], notes))
+    else:
+        sys.exit(__doc__)
+
+
+def rows(table: str | None = None) -> list[Row]:
+    """Rows of ``runs.csv``, of one table or of all."""
+    with RUNS.open(newline="", encoding="utf-8") as file:
+        return [row for row in csv.DictReader(file) if table in (None, row["table"])]
+
+
+def row_of(run: Run, table: str, notes: str) -> Row:
+    """The row of a run: its mean return of the last 100 training games, its seconds and agent steps."""
+    summary = run.summary
+    words = [notes, "solved" if run.solved else "", "" if summary.get("busy") is None else "busy machine"]
+    return {
+        "table": table,
+        "date": datetime.fromtimestamp(run.span[0], timezone.utc).strftime("%Y-%m-%d"),
+        "commit": str(summary["git_commit"])[:7],
+        "processor": f"{summary['machine']['cpu']}, {summary['machine']['cores']} cores",
+        "command": run.command,
+        "game": rom_of(run.env) or run.env,
+        "seed": str(run.seed),
+        "result": f"{run.mean_return:.1f}" if run.mean_return is not None else "",
+        "seconds": f"{run.seconds:.0f}",
+        "steps": str(summary["agent_steps"]),
+        "notes": "; ".join(filter(None, words)),
+    }
+
+
+def with_tables(page: str, found: Sequence[Row]) -> str:
+    """``page`` with every table between its marks made anew."""
+    for name, make in TABLES.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, _, rest = page.partition(begin)
+        table = "\n".join(make([row for row in found if row["table"] == name]))
+        page = f"{before}{begin}\n{table}\n\n{end}{rest.partition(end)[2]}"
+    return page
+
+
+def pong(found: Sequence[Row]) -> Iterable[str]:
+    """Times to solve Pong, a row for each command and processor."""
+    yield "| date | processor | command | seeds | seconds | median |"
+    yield "|---|---|---|---|---|---:|"
+    groups = dict[tuple[str, ...], list[Row]]()
+    for row in found:
+        command = " ".join(word for word in row["command"].split() if not word.startswith("seed="))
+        groups.setdefault((row["date"], row["processor"], command), []).append(row)
+    for (date, processor, command), group in groups.items():
+        seconds = [row["seconds"] if "solved" in row["notes"] else f"not in {row['seconds']}" for row in group]
+        times = sorted(float(row["seconds"]) if "solved" in row["notes"] else float("inf") for row in group)
+        seeds = ", ".join(row["seed"] for row in group)
+        yield (
+            f"| {date} | {processor} | `{command}` | {seeds} | {', '.join(seconds)} | {statistics.median(times):.0f} |"
+        )
+
+
+def atari5(found: Sequence[Row]) -> Iterable[str]:
+    """Mean returns beside those of CleanRL's PPO."""
+    lines = [line for line in PEERS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    peers = {row["game"]: float(row["return"]) for row in csv.DictReader(lines)}
+    yield "| game | mean return | CleanRL's PPO, 10 M steps | human-normalised | steps | processor |"
+    yield "|---|---:|---:|---:|---:|---|"
+    for row in found:
+        score = normalized(row["game"], float(row["result"]))
+        yield (
+            f"| {row['game']} | {float(row['result']):,.1f} | {peers[row['game']]:,.1f} | {score:.2f} | "
+            f"{int(row['steps']):,} | {row['processor']} |"
+        )
+
+
+def atari26(found: Sequence[Row]) -> Iterable[str]:
+    """Mean returns and human-normalised scores, highest first, with their median."""
+    scored = [(normalized(row["game"], float(row["result"])), row) for row in found]
+    yield "| game | mean return | human-normalised | steps | |"
+    yield "|---|---:|---:|---:|---|"
+    for score, row in sorted(scored, key=lambda pair: -pair[0]):
+        remarks = ["tuned on"] * (row["game"] in TUNING_GAMES) + ["at or below random"] * (score <= 0)
+        steps = f"{int(row['steps']):,}"
+        yield f"| {row['game']} | {float(row['result']):,.1f} | {score:.2f} | {steps} | {', '.join(remarks)} |"
+    if scored:
+        yield f"| median of {len(scored)} games | | {statistics.median(score for score, _ in scored):.2f} | | |"
+
+
+TABLES = {"pong": pong, "atari5": atari5, "atari26": atari26}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
