@@ -10,6 +10,7 @@ from functools import cached_property
 
 from dqnspeed.report import tables
 from dqnspeed.report.figures import Figure, figures_of
+from dqnspeed.report.human_normalized import HumanNormalizedScores
 from dqnspeed.report.progress import Progress
 from dqnspeed.report.rungs import Rung, game_name, shared_overrides
 from dqnspeed.report.runs import Run
@@ -40,6 +41,7 @@ class Report:
         given_title: the title, in place of the game and what is compared.
         problems: sentences on what could not be read.
         search_figures: figures of the searches that the runs belong to.
+        scores: human-normalised scores, which then come first.
     """
 
     rungs: list[Rung]
@@ -48,6 +50,7 @@ class Report:
     progress: Progress
     problems: list[str]
     search_figures: Sequence[Figure] = ()
+    scores: HumanNormalizedScores | None = None
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -62,13 +65,24 @@ class Report:
 
     @cached_property
     def headlines(self) -> list[str]:
-        return tables.headlines(self.rungs, self.baseline)
+        return self.scores.headlines if self.scores else tables.headlines(self.rungs, self.baseline)
 
     @cached_property
     def warnings(self) -> list[str]:
         """Sentences to read before the numbers."""
         counts = Counter(remark.partition(":")[0] for run in self.runs for remark in run.remarks)
         found = [WARNINGS[remark].format(n, len(self.runs)) for remark, n in counts.items() if remark in WARNINGS]
+        found += self.scores.left_out if self.scores else []
+        protocols = dict[tuple[str, str], list[str]]()
+        for rung in self.rungs:
+            of_recipe = protocols.setdefault((rung.recipe, rung.task[0]), [])
+            of_recipe += {rung.protocol or "unknown"} - {*of_recipe}
+        for (recipe, env), names in protocols.items():
+            if len(names) > 1:
+                found.append(
+                    f"{recipe}: its runs of {game_name(env)} have different protocols ({'; '.join(names)}), "
+                    f"each in a row of its own."
+                )
         for rung in self.rungs:
             options = rung.differing_options
             more = f" and {len(options) - MAX_OPTIONS_LISTED} more" if len(options) > MAX_OPTIONS_LISTED else ""
@@ -84,6 +98,13 @@ class Report:
     @cached_property
     def summary_table(self) -> Table:
         return tables.rung_table(self.rungs, self.baseline)
+
+    @property
+    def first_tables(self) -> list[Table]:
+        """The tables of human-normalised scores if these are wanted, else those of rungs and of runs."""
+        if self.scores:
+            return [self.scores.game_table, self.scores.recipe_table] if self.scores.recipes else []
+        return [self.summary_table, self.run_table] if len(self.runs) > len(self.rungs) else [self.summary_table]
 
     @cached_property
     def statistics_table(self) -> Table:
@@ -111,11 +132,14 @@ class Report:
             counts = Counter(describe(run.summary) or "not known" for run in self.runs)
             for text, n in counts.items():
                 found.append((name, f"{text} ({n} run{'s' if n > 1 else ''})" if len(counts) > 1 else text))
+        for protocol, n in Counter(run.protocol for run in self.runs if run.protocol).items():
+            found.append(("protocol", f"{protocol} ({n} run{'s' if n > 1 else ''})"))
         return [*found, ("report", f"dqnspeed {__version__}, {_local_time(time.time())}")]
 
     @cached_property
     def figures(self) -> list[Figure]:
-        return [*figures_of(self.rungs), *self.search_figures]
+        first = self.scores.figures if self.scores else []
+        return [*first, *figures_of(self.rungs), *self.search_figures]
 
     def markdown(self, pictures: Mapping[str, str]) -> str:
         """The report as Markdown.
@@ -123,7 +147,11 @@ class Report:
         Args:
             pictures: links to pictures by the names of figures.
         """
-        parts = [f"# {escaped(self.title)}", *map(escaped, self.sentences), self.summary_table.markdown(True)]
+        parts = [f"# {escaped(self.title)}", *map(escaped, self.sentences)]
+        if self.scores and self.scores.recipes:
+            parts += ["## Human-normalised scores", self.scores.game_table.markdown(True)]
+            parts += [self.scores.recipe_table.markdown(True), self.scores.note, "## Summary"]
+        parts += [self.summary_table.markdown(True)]
         parts += [escaped(self.notes), "## Statistics", self.statistics_table.markdown(True)]
         for figure in self.figures:
             if figure.name in pictures:
@@ -139,7 +167,7 @@ class Report:
     @property
     def notes(self) -> str:
         """How the numbers of the summary were computed."""
-        shared = " ".join(shared_overrides([rung.label for rung in self.rungs]))
+        shared = " ".join(shared_overrides([run.label for run in self.runs]))
         notes = [f"All runs have {shared}."] if shared else []
         if self.baseline and self.baseline.ended_well:
             notes.append(f"Changes are relative to {self.baseline.name}.")
