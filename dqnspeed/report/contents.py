@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from dqnspeed.report.tables import Table, escaped
 from dqnspeed.system.messages import __version__
 from dqnspeed.tracking.run_folder import Row
 
-MAX_OPTIONS_LISTED = 4
+MAX_OPTIONS_LISTED, MAX_GAMES_LISTED = 4, 8
 PACKAGES = "dqnspeed", "python", "torch", "numpy", "gymnasium", "ale-py"
 # Sentences on the remarks that concern the whole report.
 WARNINGS = {
@@ -58,14 +58,17 @@ class Report:
 
     @cached_property
     def title(self) -> str:
-        games = ", ".join(dict.fromkeys(game_name(run.env) for run in self.runs))
+        names = dict.fromkeys(game_name(run.env) for run in self.runs)
+        games = ", ".join(names) if len(names) <= MAX_GAMES_LISTED else f"{len(names)} games"
         rungs = self.rungs[0].name if len(self.rungs) == 1 else f"{len(self.rungs)} rungs"
         runs = f"seed {self.runs[0].seed}" if len(self.runs) == 1 else f"{len(self.runs)} runs"
         return self.given_title or f"{games}: {rungs}, {runs}"
 
     @cached_property
     def headlines(self) -> list[str]:
-        return self.scores.headlines if self.scores else tables.headlines(self.rungs, self.baseline)
+        if self.scores and self.scores.recipes:
+            return self.scores.headlines
+        return tables.headlines(self.rungs, self.baseline)
 
     @cached_property
     def warnings(self) -> list[str]:
@@ -73,22 +76,23 @@ class Report:
         counts = Counter(remark.partition(":")[0] for run in self.runs for remark in run.remarks)
         found = [WARNINGS[remark].format(n, len(self.runs)) for remark, n in counts.items() if remark in WARNINGS]
         found += self.scores.left_out if self.scores else []
-        protocols = dict[tuple[str, str], list[str]]()
-        for rung in self.rungs:
-            of_recipe = protocols.setdefault((rung.recipe, rung.task[0]), [])
-            of_recipe += {rung.protocol or "unknown"} - {*of_recipe}
-        for (recipe, env), names in protocols.items():
-            if len(names) > 1:
-                found.append(
-                    f"{recipe}: its runs of {game_name(env)} have different protocols ({'; '.join(names)}), "
-                    f"each in a row of its own."
-                )
+        found += self._mixed_protocols()
         for rung in self.rungs:
             options = rung.differing_options
             more = f" and {len(options) - MAX_OPTIONS_LISTED} more" if len(options) > MAX_OPTIONS_LISTED else ""
             if options:
                 found.append(f"{rung.name}: its runs also differ in {', '.join(options[:MAX_OPTIONS_LISTED])}{more}.")
         return found
+
+    def _mixed_protocols(self) -> Iterator[str]:
+        """Sentences on recipes whose runs of one game have different protocols."""
+        found = dict[tuple[str, str], dict[str, None]]()
+        for rung in self.rungs:
+            found.setdefault((rung.recipe, rung.task[0]), {})[rung.protocol or "unknown"] = None
+        for (recipe, env), protocols in found.items():
+            if len(protocols) > 1:
+                rows = f"{'; '.join(protocols)}: a row each, never averaged"
+                yield f"{recipe}: its runs of {game_name(env)} have different protocols ({rows})."
 
     @property
     def sentences(self) -> list[str]:
@@ -101,9 +105,9 @@ class Report:
 
     @property
     def first_tables(self) -> list[Table]:
-        """The tables of human-normalised scores if these are wanted, else those of rungs and of runs."""
-        if self.scores:
-            return [self.scores.game_table, self.scores.recipe_table] if self.scores.recipes else []
+        """The tables of human-normalised scores, or else of rungs and of several runs."""
+        if self.scores and self.scores.recipes:
+            return [self.scores.game_table, self.scores.recipe_table]
         return [self.summary_table, self.run_table] if len(self.runs) > len(self.rungs) else [self.summary_table]
 
     @cached_property

@@ -63,7 +63,7 @@ class Figure:
         x, y: titles of the axes, with units.
         note: a caption that says what is drawn, over how many seeds.
         bound: a value of ``y`` to mark by a line.
-        own_legend: the series are not those of rungs; their numbers and names are those of the figure's own legend.
+        own_legend: ``Series.rung`` numbers the entries of a legend of this figure, not the rungs of the report.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Figure:
 
     @property
     def shows_legend(self) -> bool:
-        """Whether the names of the series are in a legend; those of rungs are elsewhere in the page."""
+        """Whether a legend names the series; the page names rungs beside its checkboxes."""
         return (self.is_stacked or self.own_legend) and len({series.name for series in self.series}) > 1
 
     @property

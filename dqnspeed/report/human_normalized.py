@@ -1,7 +1,7 @@
 """Human-normalised scores: 0 is random play, 1 a human player; of runs, of games, and over games.
 
-The statistics over games are those of Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
-Precipice" (2021), with the games as strata of the bootstrap.
+Statistics over games follow Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice"
+(2021); the games are the strata of the bootstrap.
 """
 
 from __future__ import annotations
@@ -86,6 +86,10 @@ class GameScores:
     game: str
     runs: list[Run]
 
+    @property
+    def returns(self) -> list[float]:
+        return [run.mean_return for run in self.runs if run.mean_return is not None]
+
     @cached_property
     def scores(self) -> list[float]:
         return [score for run in self.runs if (score := human_normalized_score(run)) is not None]
@@ -106,7 +110,7 @@ class RecipeScores:
 
     number: int
     name: str
-    protocol: str | None
+    protocol: str
     games: list[GameScores]
 
     def over_games(self, statistic: Statistic) -> Estimate:
@@ -136,8 +140,10 @@ class HumanNormalizedScores:
         for recipe in self.recipes:
             games = f"{len(recipe.games)} games" if len(recipe.games) > 1 else recipe.games[0].game
             median = format_estimate(recipe.over_games(statistics.median_over_games), ".2f")
-            protocol = format_protocol(recipe.protocol)
-            found.append(f"Median {SCORE} of {recipe.name} over {games}, protocol {protocol}: {median}.")
+            protocol = (
+                "" if recipe.name.endswith(f", {recipe.protocol}") else f", protocol {format_protocol(recipe.protocol)}"
+            )
+            found.append(f"Median {SCORE} of {recipe.name} over {games}{protocol}: {median}.")
             if bad := [game.game for game in recipe.games if game.mean <= 0]:
                 found.append(f"At or below random play with {recipe.name}: {', '.join(bad)}.")
         return found
@@ -153,7 +159,7 @@ class HumanNormalizedScores:
             row = [
                 game.game,
                 recipe.name,
-                f"{np.mean([run.mean_return for run in game.runs]):.1f}{format_num_games(game.runs)}",
+                f"{plain_statistics.mean(game.returns):.1f}{format_num_games(game.runs)}",
                 _format_scores(game.scores),
                 format_seeds(game.runs),
                 format_duration(plain_statistics.median(run.seconds for run in game.runs)),
@@ -200,16 +206,17 @@ def scores_of(rungs: Sequence[Rung]) -> HumanNormalizedScores:
     Raises:
         ConfigError: no run is of a game that has random and human scores.
     """
-    found = dict[tuple[str, str | None], dict[str, list[Run]]]()
+    found = dict[tuple[str, str], dict[str, list[Run]]]()
     unknown, num_waiting = Counter[str](), 0
     for rung in rungs:
+        protocol = rung.protocol or "unknown protocol"
         for run in rung.runs:
-            if game_of(run) not in reference_scores():
+            if run.env and game_of(run) not in reference_scores():
                 unknown[game_of(run)] += 1
             elif human_normalized_score(run) is None:
                 num_waiting += 1
             else:
-                found.setdefault((rung.recipe, rung.protocol), {}).setdefault(game_of(run), []).append(run)
+                found.setdefault((rung.recipe, protocol), {}).setdefault(game_of(run), []).append(run)
     if not found and not num_waiting:
         raise ConfigError(
             f"metric=hns: no run is of a game with random and human scores ({', '.join(unknown)}). "
@@ -225,7 +232,7 @@ def scores_of(rungs: Sequence[Rung]) -> HumanNormalizedScores:
     recipes = [
         RecipeScores(
             number,
-            recipe if num_protocols[recipe] == 1 else f"{recipe}, {protocol or 'unknown protocol'}",
+            recipe if num_protocols[recipe] == 1 else f"{recipe}, {protocol}",
             protocol,
             [GameScores(game, runs) for game, runs in sorted(games.items())],
         )

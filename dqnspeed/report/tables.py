@@ -119,8 +119,8 @@ def statistics_table(rungs: Sequence[Rung], baseline: Rung | None) -> Table:
 
 def run_table(runs: Sequence[Run]) -> Table:
     """One row a run, slowest first."""
-    columns = ["run", "kind", "seed", "protocol", "agent steps/s", "updates/s", "samples per step", "mean return", "solved after",
-               "solved by exponential mean", "remarks"]  # fmt: skip
+    columns = ["run", "kind", "seed", "protocol", "agent steps/s", "updates/s", "samples per step", "mean return",
+               "solved after", "solved by exponential mean", "remarks"]  # fmt: skip
     names = zip(runs, short_names([run.label for run in runs]), strict=True)
     rows = []
     for run, name in sorted(names, key=lambda pair: pair[0].summary["steps_per_second"] or 0):
