@@ -146,8 +146,9 @@ def test_a_report_has_a_row_for_each_game_and_one_over_games(tmp_path: Path, run
     games, (over_games,) = rows(shown, 0), rows(shown, 1)
     assert [row["game"] for row in games] == ["`alien`", "`breakout`", "`pong`"]
     assert [row["hns"] for row in games] == ["-0.10", "0.40 (0.30, 0.50)", "0.90"]
-    assert games[1] == {"game": "`breakout`", "recipe": "lean", "return": "13.2", "hns": "0.40 (0.30, 0.50)", "seeds": "1, 2",
-                        "time": "60 s", "steps": "1,000", "protocol": "standard", "remarks": "-"}  # fmt: skip
+    assert games[1] == {"game": "`breakout`", "recipe": "lean", "return": "13.2", "hns": "0.40 (0.30, 0.50)",
+                        "seeds": "1, 2", "time": "60 s", "steps": "1,000", "protocol": "standard",
+                        "remarks": "-"}  # fmt: skip
     assert games[0]["remarks"] == "at or below random play"
     assert over_games == {"recipe": "`lean`", "protocol": "standard", "games": "3", "runs": "4", "median": "0.40",
                           "mean": "0.40", "IQM": "0.40", "optimality gap": "0.60"}  # fmt: skip
@@ -280,8 +281,8 @@ def test_an_export_has_a_row_a_run_and_a_row_a_report(tmp_path: Path, run_report
     numbers = runs[["steps", "frames", "seconds", "seed"]].iloc[0]
     assert numbers.tolist() == [1000, 4000, 60.0, 3] and set(runs["algo"]) == {"ppo"}
     assert math.isnan(runs["return"].iloc[3]) and runs["rung"].iloc[2] == "lean env=cartpole, with a comma"
-    scores = runs.pivot(index=["recipe", "seed"], columns="game", values="hns")
-    assert scores.loc[("lean", 3), ["pong", "breakout"]].tolist() == [0.0, 1.0]
+    scores = runs.pivot(index=["recipe", "protocol", "seed"], columns="game", values="hns")
+    assert scores.loc[("lean", "standard", 3), ["pong", "breakout"]].tolist() == [0.0, 1.0]
     assert list(curves.columns) == ["run", "rung", "game", "seed", "seconds", "steps", "return"]
     pong = curves[curves["run"] == str(tmp_path / "a")]
     assert pong[["seconds", "steps", "return"]].values.tolist() == [[30.0, 500, -20.7], [60.0, 1000, -20.7]]
