@@ -68,7 +68,7 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
 
 def mean_over_games(*games: np.ndarray) -> np.ndarray:
     """Mean over ``games`` of the mean of each game's runs ``(resamples, runs)``."""
-    return _means(games).mean(axis=1)
+    return np.asarray(_means(games).mean(axis=1))
 
 
 def median_over_games(*games: np.ndarray) -> np.ndarray:
