@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,8 +58,7 @@ class Report:
 
     @cached_property
     def title(self) -> str:
-        names = dict.fromkeys(game_name(run.env) for run in self.runs)
-        games = ", ".join(names) if len(names) <= MAX_GAMES_LISTED else f"{len(names)} games"
+        games = _games_in_words(run.env for run in self.runs)
         rungs = self.rungs[0].name if len(self.rungs) == 1 else f"{len(self.rungs)} rungs"
         runs = f"seed {self.runs[0].seed}" if len(self.runs) == 1 else f"{len(self.runs)} runs"
         return self.given_title or f"{games}: {rungs}, {runs}"
@@ -86,13 +85,16 @@ class Report:
 
     def _mixed_protocols(self) -> Iterator[str]:
         """Sentences on recipes whose runs of one game have different protocols."""
-        found = dict[tuple[str, str], dict[str, None]]()
+        protocols = dict[tuple[str, str], dict[str, None]]()
         for rung in self.rungs:
-            found.setdefault((rung.recipe, rung.task[0]), {})[rung.protocol or "unknown"] = None
-        for (recipe, env), protocols in found.items():
-            if len(protocols) > 1:
-                rows = f"{'; '.join(protocols)}: a row each, never averaged"
-                yield f"{recipe}: its runs of {game_name(env)} have different protocols ({rows})."
+            protocols.setdefault((rung.recipe, rung.task[0]), {})[rung.protocol or "unknown"] = None
+        games = dict[tuple[str, str], list[str]]()
+        for (recipe, env), names in protocols.items():
+            if len(names) > 1:
+                games.setdefault((recipe, "; ".join(names)), []).append(env)
+        for (recipe, mixed), envs in games.items():
+            runs = f"runs of {_games_in_words(envs)}"
+            yield f"{recipe}: its {runs} have different protocols ({mixed}), a row each, and are never averaged."
 
     @property
     def sentences(self) -> list[str]:
@@ -188,6 +190,11 @@ class Report:
                 "seeds; fewer than five seeds have none."
             )
         return " ".join(notes)
+
+
+def _games_in_words(envs: Iterable[str]) -> str:
+    names = dict.fromkeys(map(game_name, envs))
+    return ", ".join(names) if len(names) <= MAX_GAMES_LISTED else f"{len(names)} games"
 
 
 def _local_time(seconds: float) -> str:

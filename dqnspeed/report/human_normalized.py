@@ -29,6 +29,7 @@ from dqnspeed.report.tables import (
     format_duration,
     format_estimate,
     format_num_games,
+    format_number,
     format_protocol,
     format_remarks,
     format_seeds,
@@ -140,12 +141,11 @@ class HumanNormalizedScores:
         for recipe in self.recipes:
             games = f"{len(recipe.games)} games" if len(recipe.games) > 1 else recipe.games[0].game
             median = format_estimate(recipe.over_games(statistics.median_over_games), ".2f")
-            protocol = (
-                "" if recipe.name.endswith(f", {recipe.protocol}") else f", protocol {format_protocol(recipe.protocol)}"
-            )
-            found.append(f"Median {SCORE} of {recipe.name} over {games}{protocol}: {median}.")
+            by = recipe.name
+            by += "" if "protocol=" in by else f", protocol={format_protocol(recipe.protocol)}"
+            found.append(f"Median {SCORE} over {games}: {median}, by {by}.")
             if bad := [game.game for game in recipe.games if game.mean <= 0]:
-                found.append(f"At or below random play with {recipe.name}: {', '.join(bad)}.")
+                found.append(f"At or below random play: {', '.join(bad)}, by {by}.")
         return found
 
     @cached_property
@@ -209,7 +209,7 @@ def scores_of(rungs: Sequence[Rung]) -> HumanNormalizedScores:
     found = dict[tuple[str, str], dict[str, list[Run]]]()
     unknown, num_waiting = Counter[str](), 0
     for rung in rungs:
-        protocol = rung.protocol or "unknown protocol"
+        protocol = rung.protocol or "unknown"
         for run in rung.runs:
             if run.env and game_of(run) not in reference_scores():
                 unknown[game_of(run)] += 1
@@ -232,7 +232,7 @@ def scores_of(rungs: Sequence[Rung]) -> HumanNormalizedScores:
     recipes = [
         RecipeScores(
             number,
-            recipe if num_protocols[recipe] == 1 else f"{recipe}, {protocol}",
+            recipe if num_protocols[recipe] == 1 else f"{recipe}, protocol={protocol}",
             protocol,
             [GameScores(game, runs) for game, runs in sorted(games.items())],
         )
@@ -245,7 +245,7 @@ def _format_scores(scores: list[float]) -> str:
     """The mean of a game's scores with its interval; of a few seeds with all scores in its place."""
     text = format_estimate(estimate(statistics.mean_over_games, scores), ".2f")
     is_short = 1 < len(scores) < statistics.MIN_RUNS_FOR_INTERVAL
-    return f"{text} ({', '.join(f'{score:.2f}' for score in scores)})" if is_short else text
+    return f"{text} ({', '.join(format_number(score, '.2f') for score in scores)})" if is_short else text
 
 
 def _profile(recipe: RecipeScores, taus: np.ndarray) -> Series:

@@ -231,7 +231,7 @@ def _groups(runs: Sequence[Run], group_by: str | None) -> dict[tuple[str, str], 
             protocols = {other.protocol for other in known_runs if other.env == like.env}
             rest = f", {game_name(like.env) if has_unique_names else like.env}" if len(envs) > 1 else ""
             rest += f", bound={like.bound}" if len(bounds) > 1 else ""
-            rest += f", {like.protocol or 'unknown protocol'}" if len(protocols) > 1 else ""
+            rest += f", protocol={like.protocol or 'unknown'}" if len(protocols) > 1 else ""
             groups.setdefault((first_label, rest), []).append(run)
     return groups
 

@@ -233,14 +233,18 @@ def format_change(change: float | None) -> str:
 
 
 def format_number(value: float | None, spec: str, unit: str = "") -> str:
-    return EMPTY if value is None or not math.isfinite(value) else f"{value:{spec}}{unit}"
+    if value is None or not math.isfinite(value):
+        return EMPTY
+    text = f"{value:{spec}}"
+    return f"{text if text.strip('-0.%') else text.lstrip('-')}{unit}"  # no -0.00
 
 
 def format_estimate(estimate: Estimate | None, spec: str) -> str:
     """A value, and its interval if it has one."""
+    value = format_number(estimate.value if estimate else None, spec)
     if estimate is None or estimate.low is None or estimate.high is None:
-        return format_number(estimate.value if estimate else None, spec)
-    return f"{estimate.value:{spec}} [{estimate.low:{spec}}, {estimate.high:{spec}}]"
+        return value
+    return f"{value} [{format_number(estimate.low, spec)}, {format_number(estimate.high, spec)}]"
 
 
 def format_protocol(protocol: str | None) -> str:

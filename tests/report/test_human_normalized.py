@@ -152,8 +152,8 @@ def test_a_report_has_a_row_for_each_game_and_one_over_games(tmp_path: Path, run
     assert games[0]["remarks"] == "at or below random play"
     assert over_games == {"recipe": "`lean`", "protocol": "standard", "games": "3", "runs": "4", "median": "0.40",
                           "mean": "0.40", "IQM": "0.40", "optimality gap": "0.60"}  # fmt: skip
-    assert "Median human-normalised score of lean over 3 games, protocol standard: 0.40." in shown
-    assert "At or below random play with lean: alien." in shown
+    assert "Median human-normalised score over 3 games: 0.40, by lean, protocol=standard." in shown
+    assert "At or below random play: alien, by lean, protocol=standard." in shown
     page, text = (tmp_path / "report.html").read_text(), (tmp_path / "report.md").read_text()
     assert '"name":"performance_profiles"' in page and "Human-normalised scores</h2>" in page
     assert rows(text, 0) == games and rows(text, 1) == [over_games] and "## Summary" in text
@@ -189,15 +189,13 @@ def test_runs_of_other_protocols_are_never_averaged(tmp_path: Path, run_report: 
     _, shown, _ = run_report(tmp_path)
     found = {row["rung"]: (row["mean return"], row["protocol"]) for row in rows(shown, 0)}
     assert found == {
-        "`lean, standard`": ("10.0 to 12.0", "standard"),
-        "`lean, standard (sticky 0.25)`": ("-20.0", "standard (sticky 0.25)"),
-        f"`lean, {CUSTOM}`": ("20.0", "custom"),
-        "`lean, unknown protocol`": ("18.0", "-"),
+        "`lean, protocol=standard`": ("10.0 to 12.0", "standard"),
+        "`lean, protocol=standard (sticky 0.25)`": ("-20.0", "standard (sticky 0.25)"),
+        f"`lean, protocol={CUSTOM}`": ("20.0", "custom"),
+        "`lean, protocol=unknown`": ("18.0", "-"),
     }
-    assert (
-        f"lean: its runs of Pong have different protocols (standard; standard (sticky 0.25); {CUSTOM}; unknown: a row "
-        f"each, never averaged)." in shown
-    )
+    mixed = f"standard; standard (sticky 0.25); {CUSTOM}; unknown"
+    assert f"lean: its runs of Pong have different protocols ({mixed}), a row each, and are never averaged." in shown
     text = (tmp_path / "report.md").read_text()
     assert f"- protocol: {CUSTOM} (1 run)" in text and "- protocol: standard (2 runs)" in text
     _, shown, _ = run_report(tmp_path, "metric=hns")
