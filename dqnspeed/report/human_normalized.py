@@ -37,7 +37,7 @@ from dqnspeed.report.tables import (
 
 SCORES_CSV = Path(__file__).with_name("atari_scores.csv")
 SCORE = "human-normalised score"
-MAX_SCORE_DRAWN = 8.0  # one game of a hundred times the human score would press all others flat
+MAX_SCORE_DRAWN = 4.0  # one game of a hundred times the human score would press all others flat
 PROFILE_POINTS = 101
 # Statistics over games by the columns of their table.
 OVER_GAMES: dict[str, Statistic] = {
@@ -188,6 +188,7 @@ class HumanNormalizedScores:
         scores = [score for recipe in self.recipes for game in recipe.games for score in game.scores]
         taus = np.linspace(min(0.0, *scores), min(MAX_SCORE_DRAWN, max(1.0, *scores)), PROFILE_POINTS)
         profiles = [_profile(recipe, taus) for recipe in self.recipes]
+        dots = sorted((series for recipe in self.recipes for series in _dots(recipe)), key=lambda one: one.kind)
         bands = " Bands are 95 % intervals of a stratified bootstrap." if any(one.low for one in profiles) else ""
         return [
             Figure("performance_profiles", "Performance profiles", f"{SCORE} τ", "share of runs above τ",
@@ -196,7 +197,7 @@ class HumanNormalizedScores:
             Figure("human_normalized_scores", "Scores of each game", "", SCORE,
                    f"A dot is a run: 0 is random play, 1 a human player. A triangle is a score above "
                    f"{MAX_SCORE_DRAWN:g}, beyond this axis.",
-                   [series for recipe in self.recipes for series in _dots(recipe)], from_zero=True, own_legend=True),
+                   dots, from_zero=True, own_legend=True),
         ]  # fmt: skip
 
 

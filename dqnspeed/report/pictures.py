@@ -31,7 +31,7 @@ def write_png(figure: Figure, path: Path) -> None:
         canvas.set_figheight(max(3, 1.2 + 0.4 * len(figure.categories)))
         axes.set(xlabel=figure.y, ylabel=figure.x)
         axes.invert_yaxis()
-        axes.set_xlim(left=min(0, *(y for series in figure.series for y in series.y)))
+        axes.set_xlim(left=min(0, axes.get_xlim()[0]))
     else:
         axes.set(xlabel=figure.x, ylabel=figure.y, xscale="log" if figure.log_x else "linear")
         if figure.bound is not None and figure.shows_bound:
