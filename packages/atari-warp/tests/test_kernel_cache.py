@@ -194,16 +194,14 @@ def test_a_process_that_ends_takes_its_compiler_with_it(filled: Path, tmp_path: 
 def test_a_forked_process_keeps_neither_compiler_nor_lock(filled: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     shutil.copytree(filled, cache, ignore=shutil.ignore_patterns("pong*"))
-    script = START + "import os, time; time.sleep(1); os.fork() or time.sleep(60)"
+    script = START + "import os, time; time.sleep(1); os.fork() or time.sleep(600)"  # longer than run() waits
     process = subprocess.Popen([sys.executable, "-c", script], env=environment(cache), start_new_session=True)
     try:
         wait_for(lambda: len(children(process.pid)) == 1)
         (child,) = children(process.pid)
         assert process.wait(60) == 0
         wait_for(lambda: not is_running(child))
-        begin = time.monotonic()
         assert run(cache, "-c", PLAY).returncode == 0
-        assert time.monotonic() - begin < 55
     finally:
         os.killpg(process.pid, signal.SIGKILL)
 
