@@ -22,7 +22,6 @@ from dqnspeed.publish.contents import write_agent, write_card, write_evaluation,
 from dqnspeed.system import atomic, machine, messages
 from dqnspeed.system.signals import ending_signals
 from dqnspeed.tracking.published import is_published, write_index
-from dqnspeed.tracking.run_folder import looking_into
 from dqnspeed.tracking.video import check_encoder
 
 
@@ -54,10 +53,9 @@ def publish(options: PublishConfig) -> Path:
         ConfigError: ``to`` exists, the run has no checkpoint or cannot be played, or a file cannot be written.
     """
     to, folder = Path(options.to).absolute(), folder_of(options.run)
-    with looking_into(to):
-        if os.path.lexists(to):
-            what = "a published agent" if is_published(to) else "something else"
-            raise ConfigError(f"to={options.to}: {what} is there already. Name a new folder.")
+    if os.path.lexists(to):
+        what = "a published agent" if is_published(to) else "something else"
+        raise ConfigError(f"to={options.to}: {what} is there already. Name a new folder.")
     if is_published(folder):
         raise ConfigError(f"run={options.run}: is published already. Copy its folder.")
     if options.video:

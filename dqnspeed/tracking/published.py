@@ -9,7 +9,7 @@ from pathlib import Path
 from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.system import atomic
 from dqnspeed.system.messages import __version__
-from dqnspeed.tracking.run_folder import RUNS, Row
+from dqnspeed.tracking.run_folder import RUNS, Row, looking_into
 
 INDEX = "index.json"  # in every published folder, and written last
 CARD, EVALUATION, CURVE, CURVE_IMAGE, REPLAY = "README.md", "evaluation.json", "curve.csv", "curve.png", "replay.mp4"
@@ -18,7 +18,8 @@ ZOO = Path(__file__).resolve().parents[1] / "zoo"
 
 
 def is_published(folder: Path) -> bool:
-    return (folder / INDEX).exists()
+    with looking_into(folder):
+        return (folder / INDEX).exists()
 
 
 def zoo() -> list[str]:
