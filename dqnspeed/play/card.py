@@ -22,10 +22,9 @@ def beside_card(result: Mapping[str, Any], card: Mapping[str, Any]) -> str:
     differing = [name for name in SETTINGS if result[name] != card[name]]
     if differing:
         return f"{line}, played with another {' and '.join(differing)}"
-    error = card["return_std"] * math.sqrt(1 / there + 1 / here)
-    apart = abs(result["return_mean"] - card["return_mean"])
-    place = "outside" if apart > 2 * error else "within"
-    return f"{line}; the mean of these {here} lies {place} two standard errors of it ({apart:.2f}; one is {error:.2f})"
+    two_errors = 2 * card["return_std"] * math.sqrt(1 / there + 1 / here)
+    place = "outside" if abs(result["return_mean"] - card["return_mean"]) > two_errors else "within"
+    return f"{line}; the mean here lies {place} two standard errors ({two_errors:.2f}) of it"
 
 
 def zoo_table() -> Iterator[str]:

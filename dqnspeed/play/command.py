@@ -35,6 +35,8 @@ def _main() -> None:
     if options.run == NEWEST_RUN:
         options = dataclasses.replace(options, run=str(newest_run("run with something to play", playable)))
         print(f"plays the newest run, {options.run}", flush=True)
+    folder = folder_of(options.run)
+    card = read_evaluation(folder)
     try:
         result = play(options)
     except ActorError as error:
@@ -45,8 +47,7 @@ def _main() -> None:
         f"± {result['return_std']:.2f} over {num_games} game{'' if num_games == 1 else 's'}\n"
         f"actions: {', '.join(f'{name} {count:,}' for name, count in result['actions'].items())}"
     )
-    folder = folder_of(options.run)
-    if card := read_evaluation(folder):
+    if card:
         print(beside_card(result, card))
     path = output_of(folder) / PLAYED
     try:

@@ -141,7 +141,7 @@ def test_a_published_agent_is_played_and_stays_as_it_is(
     code, shown, _ = run_here(play_command, *line, "episodes=60", "num_envs=8")
     played = json.loads((tmp_path / "outputs/play/of_catch/play.jsonl").read_text().splitlines()[-1])
     assert played["return_mean"] == json.loads(before["evaluation.json"])["return_mean"]
-    assert "the mean of these 60 lies within two standard errors of it (0.00;" in shown
+    assert "; the mean here lies within two standard errors (" in shown
     code, shown, _ = run_here(play_command, *line, "episodes=2", "epsilon=0.5")
     assert "played with another epsilon" in shown
 
@@ -150,7 +150,9 @@ def test_a_published_agent_is_played_and_stays_as_it_is(
 def test_a_mean_is_compared_by_two_standard_errors(mean: float, place: str) -> None:
     settings = {"epsilon": 0.0, "deterministic": True, "noop_max": 30}
     card = {**settings, "return_mean": 10.0, "return_std": 10.0, "games": [{}] * 100}
-    assert f" 100 lies {place} two " in beside_card({**settings, "return_mean": mean, "games": [{}] * 100}, card)
+    assert f" mean here lies {place} two standard errors (2.83) of it" in beside_card(
+        {**settings, "return_mean": mean, "games": [{}] * 100}, card
+    )
 
 
 def test_several_games_at_once_are_whole_games_and_not_shown(
