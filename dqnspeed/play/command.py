@@ -57,7 +57,7 @@ def _main() -> None:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written, so this result is not kept ({error.strerror}).") from error
     if card:
-        print(f"results are in {path.parent}, since the folder of a published agent stays as it is")
+        print(f"results are in {path.parent}, since a published folder is never changed")
     if options.record and not all("video" in game for game in result["games"]):
         sys.exit(1)  # the recorder has printed the reason
 

@@ -176,6 +176,7 @@ def _draw(agent: Agent, names: list[str]) -> None:
     path, config = agent.output / TABLE, agent.config
     values = agent.network.state_dict()["values"].cpu().numpy()
     with contextlib.closing(envs.make_env(config.env, config.wrappers)) as env, print_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         draw_table(values, env, names, path, f"{config.env.id} after {agent.agent_steps:,} agent steps")
         print(path)
 

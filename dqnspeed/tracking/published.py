@@ -46,7 +46,7 @@ def folder_at(address: str) -> Path:
 
 
 def output_of(folder: Path) -> Path:
-    """The folder for results of playing the agent in ``folder``; a published folder stays as it is."""
+    """The folder for results of playing the agent in ``folder``; a published folder is never changed."""
     return Path(RUNS[0], "play", folder.resolve().name) if is_published(folder) else folder
 
 

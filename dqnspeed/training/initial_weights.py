@@ -15,7 +15,7 @@ from dqnspeed.training.checkpoint import best_or_newest
 
 
 def initial_weights(run: RunConfig, network: Network) -> dict[str, Tensor]:
-    """The weights that ``run.init`` names, for ``network``: those of the best checkpoint, else of the newest.
+    """The weights that ``run.init`` names, for ``network``, from the best checkpoint, else the newest.
 
     Raises:
         ConfigError: there are none, a file is damaged, or the network or the protocol is another than the run's.

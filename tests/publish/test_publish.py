@@ -283,9 +283,9 @@ def test_other_mistakes_with_init_are_one_sentence_each(zoo: Path, runs: Path, t
             dqnspeed.compose([*BREAKOUT, f"init='{init}'"])
     with pytest.raises(ConfigError, match=r"^init: cannot be changed in a resumed run; "):
         dqnspeed.train([f"resume={runs / 'catch'}", "init=zoo:breakout"])
-    published_one = runs / "of_catch"
-    with pytest.raises(ConfigError, match=r"is a published agent, which has no state to resume\. Use init="):
-        dqnspeed.train([f"resume={published_one}", "trust=true"])
+    for address in (runs / "of_catch", "zoo:breakout"):
+        with pytest.raises(ConfigError, match=r"is a published agent, which has no state to resume\. Use init="):
+            dqnspeed.train([f"resume={address}", "trust=true"])
 
 
 def cut(path: Path) -> None:
