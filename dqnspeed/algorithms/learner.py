@@ -97,6 +97,11 @@ class GradientLearner:
         """Learning rate of the next step."""
         return lr_at(self.update_count, self.run.optimizer, self.run.decay_updates)
 
+    def start_from(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy ``weights`` into the network and the target network, before the first update."""
+        for network in self._networks.values():
+            network.load_state_dict(weights)
+
     def attach(self, buffer: Any) -> None:
         """Keep the buffer that batches come from. A rollout buffer counts the updates since its policy acted."""
         self.buffer = buffer

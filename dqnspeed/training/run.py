@@ -31,6 +31,7 @@ from dqnspeed.tracking.time_left import earlier_times
 from dqnspeed.tracking.video import EpisodeVideos
 from dqnspeed.training.checkpoint import Checkpoints
 from dqnspeed.training.evaluation import Evaluator, evaluation_metrics
+from dqnspeed.training.initial_weights import initial_weights
 from dqnspeed.training.progress import Progress
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.schedule import LearningStart, UpdateSchedule, make_schedule
@@ -79,6 +80,8 @@ class Run:
         self.learning_start = LearningStart(config.algo.learning_starts, updates=0)
         if state:
             self._load(state)
+        elif config.init is not None:
+            self.learner.start_from(initial_weights(config, self.learner.network))
         self.resumed_at = None if state is None else self.agent_steps
         self.callbacks = Callbacks(self._make_callbacks())
         self._evaluated: Mapping[str, float] = {}  # metrics of an evaluation, for the next report
