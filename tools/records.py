@@ -1,7 +1,7 @@
 """Keep ``records/runs.csv``, a row for each run behind a published figure, and the tables made from it.
 
-    python tools/records.py add pong FOLDER... [notes=TEXT]   add runs to a table: pong, atari5, atari26 or tuning
-    python tools/records.py tables                            write the tables into RECORDS.md
+python tools/records.py add pong FOLDER... [notes=TEXT]   add runs to a table: pong, atari5, atari26 or tuning
+python tools/records.py tables                            write the tables into RECORDS.md
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from dqnspeed.envs.games import rom_of
+from dqnspeed.report.human_normalized import reference_scores
 from dqnspeed.report.runs import Run, read_run, runs_below
-from dqnspeed.report.scores import normalized
 from dqnspeed.system import atomic
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,6 +75,12 @@ def with_tables(page: str, found: Sequence[Row]) -> str:
     return page
 
 
+def normalized(row: Row) -> float:
+    """Human-normalised score of a row."""
+    random, human = reference_scores()[row["game"]]
+    return (float(row["result"]) - random) / (human - random)
+
+
 def pong(found: Sequence[Row]) -> Iterable[str]:
     """Times to solve Pong, a row for each command and processor."""
     yield "| date | processor | command | seeds | seconds | median |"
@@ -99,16 +105,15 @@ def atari5(found: Sequence[Row]) -> Iterable[str]:
     yield "| game | mean return | CleanRL's PPO, 10 M steps | human-normalised | steps | processor |"
     yield "|---|---:|---:|---:|---:|---|"
     for row in found:
-        score = normalized(row["game"], float(row["result"]))
         yield (
-            f"| {row['game']} | {float(row['result']):,.1f} | {peers[row['game']]:,.1f} | {score:.2f} | "
+            f"| {row['game']} | {float(row['result']):,.1f} | {peers[row['game']]:,.1f} | {normalized(row):.2f} | "
             f"{int(row['steps']):,} | {row['processor']} |"
         )
 
 
 def atari26(found: Sequence[Row]) -> Iterable[str]:
     """Mean returns and human-normalised scores, highest first, with their median."""
-    scored = [(normalized(row["game"], float(row["result"])), row) for row in found]
+    scored = [(normalized(row), row) for row in found]
     yield "| game | mean return | human-normalised | steps | |"
     yield "|---|---:|---:|---:|---|"
     for score, row in sorted(scored, key=lambda pair: -pair[0]):
