@@ -15,14 +15,20 @@ from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.networks.base import Model, shown
+from dqnspeed.networks.preprocess import nhwc
 from dqnspeed.networks.weight_gradient import Convolution
 
 
 class LayerNorm(nn.LayerNorm):
     """Layer normalization of images ``(B, C, H, W)`` over each whole image, which keeps the memory layout.
 
-    The class of torch copies NHWC to NCHW, and the next convolution copies back.
+    The class of torch copies NHWC to NCHW, and the next convolution copies back. Weights lie in memory as NHWC, too.
     """
+
+    def __init__(self, shape: Sequence[int]):
+        super().__init__(list(shape))
+        self.weight = nn.Parameter(nhwc(shape) + 1)
+        self.bias = nn.Parameter(nhwc(shape))
 
     def forward(self, images: Tensor) -> Tensor:
         nhwc = images.permute(0, 2, 3, 1)
