@@ -59,6 +59,7 @@ class NetworkPolicy:
         self.network, self.execution, self._device = network, execution, device
         self._rng, self._random = rng, HostRandom(rng)
         self._to_device = ToDevice(device, execution.pin_memory)
+        self._compiled = torch.compile(self.output, dynamic=False) if execution.compile and device.type == "cpu" else None
 
     def output(self, observations: Tensor) -> Tensor:
         """Network output ``(N, K)`` that actions are chosen by."""
@@ -93,5 +94,5 @@ class NetworkPolicy:
     def _compute(self, observations: AnyArray) -> np.ndarray:
         """:meth:`output` of ``observations``, on the host; waits for the device once."""
         with gradients_off(self.execution), precision(self.execution, self._device):
-            output = self.output(**self._to_device({"observations": observations}))
+            output = (self._compiled or self.output)(**self._to_device({"observations": observations}))
         return output.detach().cpu().numpy()
