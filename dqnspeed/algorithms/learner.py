@@ -36,6 +36,7 @@ class GradientLearner:
             ``loss``.
         target: the target network of an algorithm that has one.
         on_device: the device counts the updates, for a CUDA graph.
+        decay_updates: updates over which the learning rate and an entropy bonus decay.
     """
 
     METRICS: ClassVar[tuple[str, ...]] = ("loss",)
@@ -46,6 +47,7 @@ class GradientLearner:
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
         self.run, self.execution, self.device = run, run.execution, device
         self.updates, self.started, self.on_device = 0, False, run.execution.graph
+        self.decay_updates = run.decay_updates
         self.network: Network = make_network(run, spec)
         self.network.place(device, run.execution.channels_last)
         bf16_nhwc = run.execution.channels_last and run.execution.precision == "bf16"
@@ -95,7 +97,7 @@ class GradientLearner:
 
     def learning_rate(self) -> float | Tensor:
         """Learning rate of the next step."""
-        return lr_at(self.update_count, self.run.optimizer, self.run.decay_updates)
+        return lr_at(self.update_count, self.run.optimizer, self.decay_updates)
 
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
         """Copy ``weights`` into the network and the target network, before the first update."""

@@ -172,7 +172,11 @@ class OptimizerConfig(GroupOption):
     name: str = option("the optimizer")
     lr: float = option("learning rate", gt=0)
     lr_final: float | None = option("learning rate at last, null: constant", ge=0)
-    lr_decay_steps: int = option("agent steps from the first update on that it takes from lr to lr_final", ge=1)
+    lr_decay_steps: int | None = option(
+        "agent steps from the first update on that it takes from lr to lr_final, null: the whole run, up to "
+        "stop.max_steps, or by the clock up to stop.max_minutes",
+        ge=1,
+    )
     eps: float = option("term that keeps the division finite", gt=0)
     weight_decay: float = option("weight decay", ge=0)
 
@@ -327,5 +331,11 @@ class RunConfig:
     @property
     def decay_updates(self) -> float:
         """Updates over which the learning rate and an entropy bonus decay; infinite if the number is not fixed."""
-        per_step = self.updates_per_step
-        return math.inf if per_step is None else self.optimizer.lr_decay_steps * per_step
+        per_step, steps = self.updates_per_step, self.optimizer.lr_decay_steps or self.stop.max_steps
+        return math.inf if per_step is None or steps is None else steps * per_step
+
+    @property
+    def decay_seconds(self) -> float | None:
+        """Seconds over which they decay, if no number of steps is given."""
+        minutes, steps = self.stop.max_minutes, self.optimizer.lr_decay_steps or self.stop.max_steps
+        return None if minutes is None or steps is not None else 60 * minutes

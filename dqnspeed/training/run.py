@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import textwrap
 from collections.abc import Mapping
 
@@ -11,6 +12,7 @@ import torch
 
 from dqnspeed.actors import ActorArguments, Actors, Collected, make_actors
 from dqnspeed.algorithms import Learner, make_buffer, make_learner
+from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.algorithms.memory_estimate import buffer_device
 from dqnspeed.buffers import Buffer
 from dqnspeed.config.options import ConfigError
@@ -204,6 +206,9 @@ class Run:
                 learner.on_training_start(self.buffer.storage.recent_frames(self.config.model.background_frames))
             self.buffer.discard_pending()
         due = self.schedule.due(progress.agent_steps, learner.updates)
+        if due and self.config.decay_seconds is not None and isinstance(learner, GradientLearner):
+            passed = min(1.0, self.seconds / self.config.decay_seconds)
+            learner.decay_updates = learner.updates / passed if learner.updates else math.inf
         self.updater.run(due)
         if due:
             progress.learnt(learner.updates, self.updater.samples)

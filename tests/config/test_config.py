@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import sys
 from dataclasses import fields, replace
@@ -179,6 +180,8 @@ def test_epsilon_of_pqn_falls_over_a_tenth_of_the_run(line: str, steps: int) -> 
         ("experiment=speedrun algo.batch_size=1000", 3200),  # the 1024 of a rollout are two batches
         ("parallelism=process parallelism.samples_per_step=8 optimizer.lr_decay_steps=1000", 250),
         ("algo=a2c optimizer.lr_decay_steps=2400", 10),
+        ("algo=a2c optimizer.lr_decay_steps=null stop.max_steps=2400", 10),
+        ("algo=a2c optimizer.lr_decay_steps=null stop.max_minutes=1", math.inf),  # by the clock
     ],
 )
 def test_a_learning_rate_falls_over_agent_steps_whatever_the_batch_and_the_epochs(overrides: str, updates: int) -> None:
