@@ -177,8 +177,8 @@ def main() -> None:
             f"{library}: {theirs_speed:,.0f} steps/s, dqnspeed {own_speed:,.0f}, which is {found.median:.2f}× "
             f"({found.low:.2f}–{found.high:.2f}) as fast"
         )
-        shares = ", ".join(f"{part} {statistics.median(mine[part] for _, mine in pairs):.0%}" for part in workloads.PARTS)
-        print(f"  of dqnspeed's time: {shares}")
+        shares = {part: statistics.median(mine[part] for _, mine in pairs) for part in workloads.PARTS}
+        print("  of dqnspeed's time:", ", ".join(f"{part} {share:.0%}" for part, share in shares.items()))
 
 
 if __name__ == "__main__":

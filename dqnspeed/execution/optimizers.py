@@ -36,7 +36,7 @@ class Optimizer(OptimizerConfig):
         by_clock = run.decay_seconds is not None
         if by_clock and run.execution.graph:
             raise ConfigError(
-                "optimizer.lr_decay_steps=null: a CUDA graph does not look at the clock. Use a number, or stop.max_steps."
+                "optimizer.lr_decay_steps=null: a CUDA graph does not read the clock. Use a number, or stop.max_steps."
             )
         if self.lr_final is not None and run.updates_per_step is None and not by_clock:
             raise ConfigError(

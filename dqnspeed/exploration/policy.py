@@ -59,7 +59,8 @@ class NetworkPolicy:
         self.network, self.execution, self._device = network, execution, device
         self._rng, self._random = rng, HostRandom(rng)
         self._to_device = ToDevice(device, execution.pin_memory)
-        self._compiled = torch.compile(self.output, dynamic=False) if execution.compile and device.type == "cpu" else None
+        compiles = execution.compile and device.type == "cpu"
+        self._compiled = torch.compile(self.output, dynamic=False) if compiles else None
 
     def output(self, observations: Tensor) -> Tensor:
         """Network output ``(N, K)`` that actions are chosen by."""

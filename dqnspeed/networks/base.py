@@ -91,7 +91,7 @@ def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:
     """Context without autocast, for computations that need float32."""
-    if device.type == "meta":  # autocast does not support it
+    if device.type == "meta" or not torch.is_autocast_enabled(device.type):  # autocast does not support meta
         return contextlib.nullcontext()
     return torch.autocast(device.type, enabled=False)
 

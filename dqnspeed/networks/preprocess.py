@@ -67,6 +67,8 @@ class Preprocess(nn.Module):
 
     def forward(self, observations: Tensor) -> Tensor:
         dtype = self._dtype(observations)
+        if observations.dtype == dtype and self.scale == 1.0 and not self.subtract and not self.channels_last:
+            return observations
         if self._can_interleave(observations):
             channels, height, width = observations.shape[1:]
             background = self.background.permute(1, 2, 0).flatten() if self.subtract else None
