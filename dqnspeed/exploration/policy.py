@@ -12,6 +12,7 @@ from torch import Tensor
 from dqnspeed.config.schema import ExecutionConfig
 from dqnspeed.envs import AnyArray
 from dqnspeed.execution.arrays import Array
+from dqnspeed.execution.compiling import compiled_for_cpu
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.exploration.random_numbers import HostRandom, RandomNumbers
@@ -60,7 +61,7 @@ class NetworkPolicy:
         self._rng, self._random = rng, HostRandom(rng)
         self._to_device = ToDevice(device, execution.pin_memory)
         compiles = execution.compile and device.type == "cpu"
-        self._compiled = torch.compile(self.output, dynamic=False) if compiles else None
+        self._compiled = compiled_for_cpu(self.output) if compiles else None
 
     def output(self, observations: Tensor) -> Tensor:
         """Network output ``(N, K)`` that actions are chosen by."""
