@@ -18,7 +18,7 @@ from typing import Any
 
 from dqnspeed import compose
 from dqnspeed.bench import workloads
-from dqnspeed.bench.counting import STEPS, UPDATES, Counter
+from dqnspeed.bench.counting import STEPS, Counter
 from dqnspeed.bench.measured_process import Program, running
 from dqnspeed.bench.pairs import SamplingPlan, check_statistics, interval, take_turns
 from dqnspeed.bench.plan import ENDLESS, START
@@ -28,10 +28,12 @@ from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import describe
 from dqnspeed.system import machine
+from dqnspeed.system.noise import disturbances
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SAMPLING = SamplingPlan(settle_s=0.5, slice_s=4.0, num_pairs=12)
 FOREVER = 10**9  # agent steps
+EPSILON = 0.02  # of DQN
 SPEED_ONLY = {"backend", "parallelism", "execution", "device", "seed"}  # groups that change only how work is done
 
 
@@ -67,7 +69,7 @@ def count_rollouts(counter: Counter) -> Any:
 
         def _on_rollout_start(self) -> None:
             if self.model._n_updates:
-                counter.event({STEPS: self.num_timesteps, UPDATES: self.model._n_updates})
+                counter.event({STEPS: self.num_timesteps})
 
     return Count()
 
@@ -97,20 +99,34 @@ def envpool_atari_ppo(workload: Workload, counter: Counter) -> None:
         nonlocal done
         update(*arguments)
         done += 1
-        counter.event({STEPS: done * rollout, UPDATES: done * example.EPOCHS * example.MINIBATCHES})
+        counter.event({STEPS: done * rollout})
 
     example.update = counted_update
     example.train("envpool", "pong", 1e6, 8, set_threads(workload), workload.run.seed, "cpu")
 
 
 def sb3_cartpole_ppo(workload: Workload, counter: Counter) -> None:
-    """PPO of Stable-Baselines3; two layers of 64 units are its default."""
+    """PPO of Stable-Baselines3, whose policy and value share two layers of 64 units here, as ours do."""
+    import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+
+    class Layers(BaseFeaturesExtractor):  # type: ignore[misc]
+        def __init__(self, space: Any):
+            super().__init__(space, 64)
+            first, second = torch.nn.Linear(space.shape[0], 64), torch.nn.Linear(64, 64)
+            self.layers = torch.nn.Sequential(first, torch.nn.ReLU(), second, torch.nn.ReLU())
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.layers(observations)
+            return found
 
     set_threads(workload)
     env = make_vec_env(workload.run.env.id, n_envs=8, seed=workload.run.seed)
-    PPO("MlpPolicy", env, n_steps=128, n_epochs=4, batch_size=256).learn(FOREVER, callback=count_rollouts(counter))
+    shared = {"features_extractor_class": Layers, "net_arch": []}
+    model = PPO("MlpPolicy", env, n_steps=128, n_epochs=4, batch_size=256, policy_kwargs=shared)
+    model.learn(FOREVER, callback=count_rollouts(counter))
 
 
 def sb3_cartpole_dqn(workload: Workload, counter: Counter) -> None:
@@ -120,7 +136,10 @@ def sb3_cartpole_dqn(workload: Workload, counter: Counter) -> None:
 
     set_threads(workload)
     env = make_vec_env(workload.run.env.id, n_envs=4, seed=workload.run.seed)
-    model = DQN("MlpPolicy", env, batch_size=64, train_freq=1, gradient_steps=2, learning_starts=1000)
+    model = DQN(
+        "MlpPolicy", env, batch_size=64, train_freq=1, gradient_steps=2, learning_starts=1000,
+        exploration_initial_eps=EPSILON, exploration_final_eps=EPSILON,
+    )  # fmt: skip
     model.learn(FOREVER, callback=count_rollouts(counter))
 
 
@@ -142,7 +161,8 @@ CASES = {
     "cartpole_dqn": Case(
         [
             "experiment=own_env", "env.id=CartPole-v1", "num_envs=4", "algo.batch_size=64", "algo.steps_per_update=2",
-            "algo.learning_starts=1000", "model.hidden=[64,64]", "execution.threads=1",
+            "algo.learning_starts=1000", "algo.double=false", "algo.n_step=1", "model.hidden=[64,64]",
+            f"exploration.start={EPSILON}", f"exploration.final={EPSILON}", "execution.threads=1",
         ],
         {"Stable-Baselines3 DQN": ("stable_baselines3", sb3_cartpole_dqn)},
     ),
@@ -159,6 +179,7 @@ def main() -> None:
         if key.partition(".")[0] not in SPEED_ONLY:
             raise ConfigError(f"{key}: would change the work of our side alone. Leave it out.")
     check_statistics()
+    print(*disturbances(), sep="\n")
     case = CASES[name]
     run = compose([*case.overrides, *ENDLESS, *overrides])
     workload = Workload(workloads.train, run, describe(run))

@@ -7,6 +7,7 @@ python tools/records.py tables                            write the tables into 
 from __future__ import annotations
 
 import csv
+import math
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,25 +49,25 @@ def rows(table: str | None = None) -> list[Row]:
 
 def row_of(run: Run, table: str, notes: str) -> Row:
     """The row of a run: its mean return of the last 100 training games, its seconds and agent steps."""
-    summary = run.summary
-    words = [notes, "solved" if run.solved else "", "" if summary.get("busy") is None else "busy machine"]
+    summary, machine = run.summary, run.summary.get("machine") or {}
+    words = ["solved" if run.solved else "", "" if summary.get("busy") is None else "busy machine", notes]
     return {
         "table": table,
         "date": datetime.fromtimestamp(run.span[0], timezone.utc).strftime("%Y-%m-%d"),
-        "commit": str(summary["git_commit"])[:7],
-        "processor": f"{summary['machine']['cpu']}, {summary['machine']['cores']} cores",
+        "commit": str(summary.get("git_commit"))[:7],
+        "processor": f"{machine.get('cpu')}, {machine.get('cores')} cores",
         "command": run.command,
         "game": rom_of(run.env) or run.env,
         "seed": str(run.seed),
         "result": f"{run.mean_return:.1f}" if run.mean_return is not None else "",
-        "seconds": f"{run.seconds:.0f}",
-        "steps": str(summary["agent_steps"]),
+        "seconds": f"{run.time_to_solve[0]:.0f}",
+        "steps": str(run.steps),
         "notes": "; ".join(filter(None, words)),
     }
 
 
 def with_tables(page: str, found: Sequence[Row]) -> str:
-    """``page`` with every table between its marks made anew."""
+    """``page`` with each table between its marks replaced by the newest."""
     for name, make in TABLES.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = page.partition(begin)
@@ -82,7 +83,7 @@ def normalized(row: Row) -> float:
 
 
 def pong(found: Sequence[Row]) -> Iterable[str]:
-    """Times to solve Pong, a row for each command and processor."""
+    """Times to solve Pong, a row for each date, processor and command."""
     yield "| date | processor | command | seeds | seconds | median |"
     yield "|---|---|---|---|---|---:|"
     groups = dict[tuple[str, ...], list[Row]]()
@@ -90,16 +91,15 @@ def pong(found: Sequence[Row]) -> Iterable[str]:
         command = " ".join(word for word in row["command"].split() if not word.startswith("seed="))
         groups.setdefault((row["date"], row["processor"], command), []).append(row)
     for (date, processor, command), group in groups.items():
-        seconds = [row["seconds"] if "solved" in row["notes"] else f"not in {row['seconds']}" for row in group]
-        times = sorted(float(row["seconds"]) if "solved" in row["notes"] else float("inf") for row in group)
+        times = [float(row["seconds"]) if row["notes"].startswith("solved") else math.inf for row in group]
+        shown = [row["seconds"] if row["notes"].startswith("solved") else f"not in {row['seconds']}" for row in group]
+        median = statistics.median(times)
         seeds = ", ".join(row["seed"] for row in group)
-        yield (
-            f"| {date} | {processor} | `{command}` | {seeds} | {', '.join(seconds)} | {statistics.median(times):.0f} |"
-        )
+        yield f"| {date} | {processor} | `{command}` | {seeds} | {', '.join(shown)} | {median:.0f} |"
 
 
 def atari5(found: Sequence[Row]) -> Iterable[str]:
-    """Mean returns beside those of CleanRL's PPO."""
+    """Mean returns, and the returns of CleanRL's PPO."""
     lines = [line for line in PEERS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     peers = {row["game"]: float(row["return"]) for row in csv.DictReader(lines)}
     yield "| game | mean return | CleanRL's PPO, 10 M steps | human-normalised | steps | processor |"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
@@ -94,6 +95,10 @@ class GradientLearner:
     def should_sync_target(self, updates: int) -> bool:
         """Whether update number ``updates`` ends with a copy into the target network."""
         return self.target is not None and self.target.is_due(updates)
+
+    def set_progress(self, share: float) -> None:
+        """Let the learning rate and an entropy bonus fall over the whole run, of which ``share`` is over."""
+        self.decay_updates = self.updates / share if self.updates else math.inf
 
     def learning_rate(self) -> float | Tensor:
         """Learning rate of the next step."""

@@ -173,8 +173,8 @@ class OptimizerConfig(GroupOption):
     lr: float = option("learning rate", gt=0)
     lr_final: float | None = option("learning rate at last, null: constant", ge=0)
     lr_decay_steps: int | None = option(
-        "agent steps from the first update on that it takes from lr to lr_final, null: the whole run, up to "
-        "stop.max_steps, or by the clock up to stop.max_minutes",
+        "agent steps from the first update on over which lr falls to lr_final, null: until stop.max_steps, else until "
+        "stop.max_minutes",
         ge=1,
     )
     eps: float = option("term that keeps the division finite", gt=0)
@@ -336,6 +336,6 @@ class RunConfig:
 
     @property
     def decay_seconds(self) -> float | None:
-        """Seconds over which they decay, if no number of steps is given."""
+        """Seconds over which the learning rate and an entropy bonus decay, if no number of steps is given."""
         minutes, steps = self.stop.max_minutes, self.optimizer.lr_decay_steps or self.stop.max_steps
         return None if minutes is None or steps is not None else 60 * minutes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dqnspeed.config.schema import RunConfig
+from dqnspeed.config.schema import RunConfig, typed
+from dqnspeed.envs.base import Wrappers
 from dqnspeed.envs.games import MAX_EPISODE_FRAMES, AtariGame, atari_game
 
 # Mnih et al. (2015), Methods, as in Stable-Baselines3 and CleanRL.
@@ -27,6 +28,7 @@ def protocol_of(run: RunConfig) -> str | None:
         return None
     departures = list(_departures(run, game))
     if departures:
+        departures += [f"env.sticky_actions={game.sticky_actions:g}"] * (game.sticky_actions == 0.25)
         return f"custom ({', '.join(departures)})"
     return f"standard (sticky {game.sticky_actions:g})" if game.sticky_actions else "standard"
 
@@ -39,5 +41,7 @@ def _departures(run: RunConfig, game: AtariGame) -> Iterator[str]:
     for key, usual in rules.items():
         if (value := getattr(game, key)) != usual:
             yield f"env.{key}={str(value).lower()}"
+    if typed(run.wrappers, Wrappers).adds_stages:
+        yield f"wrappers={run.wrappers.name}"
     if game.sticky_actions not in (0, 0.25):
         yield f"env.sticky_actions={game.sticky_actions:g}"

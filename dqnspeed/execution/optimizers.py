@@ -41,8 +41,7 @@ class Optimizer(OptimizerConfig):
         if self.lr_final is not None and run.updates_per_step is None and not by_clock:
             raise ConfigError(
                 f"optimizer.lr_final={self.lr_final:g}: parallelism.samples_per_step=free leaves open how many updates "
-                f"optimizer.lr_decay_steps={self.lr_decay_steps} are; use null, or a number for "
-                f"parallelism.samples_per_step."
+                f"an agent step is. Use optimizer.lr_final=null, or a number for parallelism.samples_per_step."
             )
         # With a learning rate of 0 the run would continue without learning.
         limit, steps = run.stop.max_steps, self.lr_decay_steps

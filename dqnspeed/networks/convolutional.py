@@ -15,20 +15,14 @@ from dqnspeed.config.options import ConfigError, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.networks.base import Model, shown
-from dqnspeed.networks.preprocess import nhwc
 from dqnspeed.networks.weight_gradient import Convolution
 
 
 class LayerNorm(nn.LayerNorm):
     """Layer normalization of images ``(B, C, H, W)`` over each whole image, which keeps the memory layout.
 
-    The class of torch copies NHWC to NCHW, and the next convolution copies back. Weights lie in memory as NHWC, too.
+    The class of torch copies NHWC to NCHW, and the next convolution copies back.
     """
-
-    def __init__(self, shape: Sequence[int]):
-        super().__init__(list(shape))
-        self.weight = nn.Parameter(nhwc(shape) + 1)
-        self.bias = nn.Parameter(nhwc(shape))
 
     def forward(self, images: Tensor) -> Tensor:
         nhwc = images.permute(0, 2, 3, 1)
@@ -72,7 +66,7 @@ class Convolutional(Model):
             layers.append(Convolution(shape[0], filters, kernel, stride))
             shape = (filters, *((side - kernel) // stride + 1 for side in shape[1:]))
             if self.layer_norm:
-                layers.append(LayerNorm(shape))
+                layers.append(LayerNorm(list(shape)))
             layers.append(nn.ReLU())
         # The last ReLU comes after the flattening: with NHWC its gradient and its values have one memory order.
         layers.insert(len(layers) - bool(self.conv), Flatten())

@@ -12,14 +12,6 @@ from torch import Tensor, nn
 AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
-def nhwc(shape: Sequence[int]) -> Tensor:
-    """Zeros ``(C, H, W)`` that lie in memory as ``(H, W, C)``, as the images that they are added to; else ``shape``."""
-    if len(shape) != 3:
-        return torch.zeros(tuple(shape))
-    channels, height, width = shape
-    return torch.zeros(height, width, channels).permute(2, 0, 1)
-
-
 def _interleaved(images: Tensor) -> Tensor:
     """Images ``(B, 2 or 4, H, W) uint8`` as ``(B, H * W * C)``.
 
@@ -63,7 +55,7 @@ class Preprocess(nn.Module):
         self.subtract = subtract
         self.channels_last = False
         if subtract:
-            self.register_buffer("background", nhwc(observation_shape))
+            self.register_buffer("background", torch.zeros(tuple(observation_shape)))
 
     def forward(self, observations: Tensor) -> Tensor:
         dtype = self._dtype(observations)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import textwrap
 from collections.abc import Mapping
 
@@ -207,8 +206,7 @@ class Run:
             self.buffer.discard_pending()
         due = self.schedule.due(progress.agent_steps, learner.updates)
         if due and self.config.decay_seconds is not None and isinstance(learner, GradientLearner):
-            passed = min(1.0, self.seconds / self.config.decay_seconds)
-            learner.decay_updates = learner.updates / passed if learner.updates else math.inf
+            learner.set_progress(progress.wall_time_s / self.config.decay_seconds)
         self.updater.run(due)
         if due:
             progress.learnt(learner.updates, self.updater.samples)
