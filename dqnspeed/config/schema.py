@@ -205,7 +205,9 @@ class ExecutionConfig:
         choices=("auto", "fp32", "tf32", "bf16"),
     )
     channels_last: bool = option("NHWC memory layout of the convolutions")
-    compile: bool = option("torch.compile of the update and, on a CPU, of acting (needs a C++ compiler)")
+    compile: bool | None = option(
+        "torch.compile of the update and, on a CPU, of acting (needs a C++ compiler); null: on a CPU, if there is one"
+    )
     threads: int = option("torch threads of the learner, 0: the cores that actors leave free", ge=0)
     keep_memory: bool = option("reuse the memory of freed tensors (CPU; glibc only)")
     pin_memory: bool = option("page-locked, asynchronous copies of batches that are not drawn on the GPU")

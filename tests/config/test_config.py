@@ -370,6 +370,15 @@ def test_auto_chooses_the_precision_that_the_device_computes_in(native: str, mon
     assert [sentence.startswith("execution.precision=bf16: ") for sentence in slow] == [True] * (native == "fp32")
 
 
+@pytest.mark.parametrize("found", [["g++"], []])
+def test_updates_are_compiled_by_rule_if_there_is_a_compiler(found: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "compilers", lambda kind: found)
+    chosen = from_hydra(
+        composed_config("execution.compile=null device=cpu")
+    )  # make_run() would return an earlier answer
+    assert chosen.execution.compile is bool(found)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("game", ["ALE/Breakout-v5", "Breakout-v4", "video_pinball", "BreakoutNoFrameskip-v4"])
 def test_any_ale_game_can_be_named_by_id_or_rom(game: str) -> None:
