@@ -373,9 +373,7 @@ def test_auto_chooses_the_precision_that_the_device_computes_in(native: str, mon
 @pytest.mark.parametrize("found", [["g++"], []])
 def test_updates_are_compiled_by_rule_if_there_is_a_compiler(found: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "compilers", lambda kind: found)
-    chosen = from_hydra(
-        composed_config("execution.compile=null device=cpu")
-    )  # make_run() would return an earlier answer
+    chosen = from_hydra(composed_config("execution.compile=null", "device=cpu"))  # make_run() would answer as before
     assert chosen.execution.compile is bool(found)
 
 
