@@ -1,7 +1,9 @@
 """Keep ``records/runs.csv``, a row for each run behind a published figure, and the tables made from it.
 
-python tools/records.py add pong FOLDER... [notes=TEXT]   add runs to a table: pong, atari5, atari26 or tuning
-python tools/records.py tables                            write the tables into RECORDS.md
+python tools/records.py add TABLE FOLDER...   add runs to a table: pong, atari5, atari26 or tuning
+python tools/records.py tables                write the tables into RECORDS.md
+
+``processor=TEXT`` and ``notes=TEXT`` say more than a run knows, such as "AMD EPYC (Zen 4), 2 cores".
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ Row = Mapping[str, str]
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command of ``arguments``."""
-    notes = "".join(argument.removeprefix("notes=") for argument in arguments if argument.startswith("notes="))
-    words = [argument for argument in arguments if not argument.startswith("notes=")]
+    given = dict(argument.split("=", 1) for argument in arguments if argument.startswith(("processor=", "notes=")))
+    words = [argument for argument in arguments if argument.partition("=")[0] not in given]
     if words == ["tables"]:
         atomic.write_text(PAGE, with_tables(PAGE.read_text(encoding="utf-8"), rows()))
     elif len(words) > 2 and words[0] == "add" and words[1] in {*TABLES, "tuning"}:
         with RUNS.open("a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             for folder in runs_below(map(Path, words[2:])):
-                writer.writerow(row_of(read_run(folder), words[1], notes))
+                writer.writerow(row_of(read_run(folder), words[1], given))
     else:
         sys.exit(__doc__)
 
@@ -47,15 +49,18 @@ def rows(table: str | None = None) -> list[Row]:
         return [row for row in csv.DictReader(file) if table in (None, row["table"])]
 
 
-def row_of(run: Run, table: str, notes: str) -> Row:
-    """The row of a run: its mean return of the last 100 training games, its seconds and agent steps."""
+def row_of(run: Run, table: str, given: Row) -> Row:
+    """The row of a run: its mean return of the last 100 training games, its seconds and agent steps.
+
+    ``given`` may name the processor, and notes.
+    """
     summary, machine = run.summary, run.summary.get("machine") or {}
-    words = ["solved" if run.solved else "", "" if summary.get("busy") is None else "busy machine", notes]
+    words = ["solved" if run.solved else "", "" if summary.get("busy") is None else "busy machine", given.get("notes")]
     return {
         "table": table,
         "date": datetime.fromtimestamp(run.span[0], timezone.utc).strftime("%Y-%m-%d"),
         "commit": str(summary.get("git_commit"))[:7],
-        "processor": f"{machine.get('cpu')}, {machine.get('cores')} cores",
+        "processor": given.get("processor") or f"{machine.get('cpu')}, {machine.get('cores')} cores",
         "command": run.command,
         "game": rom_of(run.env) or run.env,
         "seed": str(run.seed),
