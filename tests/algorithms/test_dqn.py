@@ -80,17 +80,8 @@ def test_the_background_is_the_median_of_the_first_frames(layer_norm: bool) -> N
     assert dqn.network.preprocess(still)[0, :, 1, 1].abs().max() == 0  # type: ignore[operator]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "option",
-    [
-        "execution.precision=fp32",
-        *(
-            pytest.param(option, marks=pytest.mark.integration)
-            for option in ("execution.precision=bf16", "algo.max_grad_norm=0.01")
-        ),
-    ],
-)
+@pytest.mark.integration
+@pytest.mark.parametrize("option", ["execution.precision=fp32", "execution.precision=bf16", "algo.max_grad_norm=0.01"])
 def test_compiled_updates_change_the_weights_as_those_of_autograd(option: str) -> None:
     from torch._dynamo.utils import counters
 

@@ -23,7 +23,7 @@ BUFFERS: dict[str, Any] = {
 KERNELS = {"uniform": 10, "prioritized": 12, "rollouts": 4}  # one by one they are 70, 92 and 10
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("name", mostly_integration(KERNELS, "rollouts"))
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_compiled_draws_are_equal_and_take_few_kernels(device: str, name: str) -> None:

@@ -66,6 +66,7 @@ def kill_once(until: Callable[[], object], *arguments: str, cwd: Path) -> None:
         run.communicate()
 
 
+@pytest.mark.integration
 def test_a_sweep_that_is_killed_again_and_again_ends_with_the_same_summaries(cli: Cli, tmp_path: Path) -> None:
     folder, limit = tmp_path / "sweep", "stop.max_steps=400"
     line = ["-m", *FEW, limit, "seed=3,4,5", "hydra.sweep.dir=sweep"]
@@ -295,6 +296,7 @@ def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.Cap
     )
 
 
+@pytest.mark.integration
 def test_a_search_is_gone_on_with_after_a_kill_and_prunes(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "search"
     line = [*SEARCH, *FEW, "hydra.sweep.dir=search"]

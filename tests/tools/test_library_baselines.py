@@ -24,7 +24,7 @@ def test_our_side_may_be_faster_only_at_the_same_work() -> None:
         check_same_work(Plan(["env.id=ALE/Pong-v5"]))
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("number", range(len(LIBRARIES)))
 def test_a_library_does_the_work_of_the_training_beside_it(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(LIBRARIES[number][0].replace("-", "_"))
