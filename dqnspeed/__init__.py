@@ -139,14 +139,15 @@ def load(folder: str | Path, checkpoint: str = "best", device: str = "auto", tru
     """Load the trained agent of a run.
 
     Args:
-        folder: folder of the run, or one of its checkpoints.
+        folder: folder of a run or of a published agent, one of its checkpoints, or ``zoo:GAME``, an agent that ships
+            with this package.
         checkpoint: ``best`` (the newest if there is none), ``final`` or the name of another file in ``checkpoints/``.
         device: device of the network: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         trust: import an environment that the run's files name, even if they were not made here.
 
     Raises:
-        ConfigError: there is no such folder, it holds no run, its environment cannot be made here or is not trusted, or
-            the checkpoint is missing, damaged or of another network.
+        ConfigError: there is no such folder, it holds no run, or its environment cannot be made here or is not trusted.
+            The checkpoint, or a file of a published agent, is missing, damaged or of another network.
 
     Examples:
         >>> agent = dqnspeed.load("outputs/cartpole")

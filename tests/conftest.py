@@ -252,8 +252,8 @@ def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 # Folders and files whose tests train or start processes.
-SLOW = {"doctor", "play", "tracking", "training", "test_plugins.py", "actors/test_process.py", "actors/test_ray.py",
-        "cli/test_resume.py", "cli/test_sweep.py", "cli/test_trust.py"}  # fmt: skip
+SLOW = {"doctor", "play", "publish", "tracking", "training", "test_plugins.py", "actors/test_process.py",
+        "actors/test_ray.py", "cli/test_resume.py", "cli/test_sweep.py", "cli/test_trust.py"}  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -36,6 +36,7 @@ OURS = re.compile(r"(?:python -m dqnspeed\.|dqnspeed[- ])(\w[\w.]*)")
 # Where the command lines of commands are that take KEY=VALUE.
 COMMANDS = {
     "play": "dqnspeed.play.command",
+    "publish": "dqnspeed.publish.command",
     "report": "dqnspeed.report.command",
     "doctor": "dqnspeed.doctor.command",
     "bench": "dqnspeed.bench.command",

@@ -14,7 +14,7 @@ import dqnspeed
 
 HOUSE = Path(dqnspeed.__file__).parent
 ROOT = HOUSE.parent
-COMMANDS = ["train.py", "play", "doctor", "report", "options", "bench"]
+COMMANDS = ["train.py", "play", "publish", "doctor", "report", "options", "bench"]
 FOLDERS = "cli training actors tracking algorithms exploration buffers networks execution envs config system".split()
 ALGORITHMS = sorted(path.stem for path in (ROOT / "conf" / "algo").glob("*.yaml"))
 MODULES = {
@@ -65,7 +65,7 @@ def test_no_imports_form_a_cycle() -> None:
 
 
 def test_the_folders_are_those_of_the_layout() -> None:
-    entries = {path.name for path in HOUSE.iterdir()} - {"__pycache__", "py.typed", "__init__.py"}
+    entries = {path.name for path in HOUSE.iterdir()} - {"__pycache__", "py.typed", "__init__.py", "zoo"}
     assert entries == {*COMMANDS, *FOLDERS}
 
 

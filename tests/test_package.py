@@ -80,7 +80,8 @@ EXTRAS = """
 
 def test_without_extras_every_command_starts() -> None:
     code = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS}))\n"
-    code += "import dqnspeed.train, dqnspeed.play, dqnspeed.report, dqnspeed.doctor, dqnspeed.bench, dqnspeed.options\n"
+    names = "train", "play", "publish", "report", "doctor", "bench", "options"
+    code += "".join(f"import dqnspeed.{name}\n" for name in names)
     code += "print(dqnspeed.compose(['experiment=speedrun', 'wrappers.crop=null']).backend.name)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout.strip()) == (0, "gymnasium"), done.stderr

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from dqnspeed.buffers.base import Buffer
 from dqnspeed.buffers.storage import Layout
@@ -29,6 +30,9 @@ class Learner(Protocol):
     @property
     def network(self) -> Network:
         """Network that is trained, and that actors act with."""
+
+    def start_from(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy ``weights`` into the network and its copies; called before the first update."""
 
     def attach(self, buffer: Any) -> None:
         """Take the algorithm's buffer; called once, before the first batch."""

@@ -65,7 +65,7 @@ class FromReplay(Algorithm):
         host, stack = _host_storage(self.arrays(run, spec, device), run), run.wrappers.stack
         storage = DeviceStorage(host, stack, self.n_step, device, copies=run.shares_replay)
         sampler = typed(run.replay, Replay).make(storage, run.seed)
-        return ReplayBuffer(storage, sampler, self.gamma, run.execution.compile)
+        return ReplayBuffer(storage, sampler, self.gamma, bool(run.execution.compile))
 
     def least_start(self, run: RunConfig) -> int:
         """Agent steps after which every environment has stored a stack and an n-step window."""
@@ -141,7 +141,7 @@ class FromRollouts(Algorithm):
     def buffer(self, run: RunConfig, spec: EnvSpec, device: torch.device | None) -> Buffer:
         storage = DeviceStorage(_host_storage(self.layout(run, spec), run), run.wrappers.stack, device=device)
         return RolloutBuffer(
-            storage, self.num_steps, self.epochs, self.gamma, self.return_lambda, run.seed, run.execution.compile
+            storage, self.num_steps, self.epochs, self.gamma, self.return_lambda, run.seed, bool(run.execution.compile)
         )
 
     def check(self, run: RunConfig) -> None:

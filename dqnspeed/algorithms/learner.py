@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
@@ -36,6 +37,7 @@ class GradientLearner:
             ``loss``.
         target: the target network of an algorithm that has one.
         on_device: the device counts the updates, for a CUDA graph.
+        decay_updates: updates over which the learning rate and an entropy bonus decay.
     """
 
     METRICS: ClassVar[tuple[str, ...]] = ("loss",)
@@ -46,6 +48,7 @@ class GradientLearner:
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
         self.run, self.execution, self.device = run, run.execution, device
         self.updates, self.started, self.on_device = 0, False, run.execution.graph
+        self.decay_updates = run.decay_updates
         self.network: Network = make_network(run, spec)
         self.network.place(device, run.execution.channels_last)
         bf16_nhwc = run.execution.channels_last and run.execution.precision == "bf16"
@@ -93,9 +96,18 @@ class GradientLearner:
         """Whether update number ``updates`` ends with a copy into the target network."""
         return self.target is not None and self.target.is_due(updates)
 
+    def set_progress(self, share: float) -> None:
+        """Let the learning rate and an entropy bonus fall over the whole run, of which ``share`` is over."""
+        self.decay_updates = self.updates / share if self.updates else math.inf
+
     def learning_rate(self) -> float | Tensor:
         """Learning rate of the next step."""
-        return lr_at(self.update_count, self.run.optimizer, self.run.decay_updates)
+        return lr_at(self.update_count, self.run.optimizer, self.decay_updates)
+
+    def start_from(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy ``weights`` into the network and the target network, before the first update."""
+        for network in self._networks.values():
+            network.load_state_dict(weights)
 
     def attach(self, buffer: Any) -> None:
         """Keep the buffer that batches come from. A rollout buffer counts the updates since its policy acted."""

@@ -110,9 +110,8 @@ class PPOLearner(GradientLearner):
         self._stopped_rollout = -1  # number of the last rollout that was stopped early
         if algo.adaptive_kl_target is not None and algo.adaptive_kl_target_final is not None:
             self._adaptive_kl = AdaptiveKL(
-                algo.adaptive_kl_target, algo.adaptive_kl_target_final, run.decay_updates,
-                algo.updates_per_rollout(run), device,
-            )  # fmt: skip
+                algo.adaptive_kl_target, algo.adaptive_kl_target_final, algo.updates_per_rollout(run), device
+            )
 
     def update(self, batch: RolloutBatch) -> None:
         """Take a gradient step on the clipped objective, unless ``target_kl`` is exceeded."""
@@ -123,7 +122,7 @@ class PPOLearner(GradientLearner):
             self._stopped_rollout = batch.rollout  # early stopping, as in Stable-Baselines3
             return
         if self._adaptive_kl is not None:
-            self._adaptive_kl.observe(loss.approx_kl.detach(), self.update_count)
+            self._adaptive_kl.observe(loss.approx_kl.detach(), self.update_count, self.decay_updates)
         self.optimizer_step(*loss, batch.lags @ batch.weights)
 
     def learning_rate(self) -> float | Tensor:

@@ -80,6 +80,10 @@ class TableLearner:
             self._taken.append(float(value))
         self.updates += 1
 
+    def start_from(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy ``weights`` into the table."""
+        self.network.load_state_dict(weights)
+
     def attach(self, buffer: Any) -> None:
         """Do nothing: a table needs no buffer."""
 

@@ -33,7 +33,7 @@ class UpdateMetrics:
 
     def record(self, update_count: int | Tensor, metrics: Sequence[Tensor]) -> None:
         """Keep the metrics, ``()`` each, of the update after ``update_count`` others."""
-        row = torch.stack([metric.detach().float().to(self._device, non_blocking=True) for metric in metrics])
+        row = torch.stack([metric.to(self._device, torch.float32, non_blocking=True) for metric in metrics]).detach()
         if isinstance(update_count, Tensor):
             self._recorded.index_copy_(0, (update_count % MAX_UPDATES).view(1), row[None])
         else:

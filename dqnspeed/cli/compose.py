@@ -118,7 +118,8 @@ def _typed(cfg: DictConfig) -> RunConfig:
 def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
     """Write into ``cfg`` the values that it leaves to a rule or to this machine, and return the configuration.
 
-    These are the backend, the precision, the mode of W&B, the numbers of environments and actors, and the crop.
+    These are the backend, the precision, the compilation, the mode of W&B, the numbers of environments and actors, and
+    the crop.
     """
     run = _typed(cfg)
     check_values(run, only=("device",))  # the rules below use the device
@@ -126,6 +127,8 @@ def _chosen_by_rule(cfg: DictConfig) -> RunConfig:
         cfg.backend = schemas.writable(auto.choose(run))
     if run.execution.precision == "auto":
         cfg.execution.precision = machine.best_precision(run.device)
+    if run.execution.compile is None:
+        cfg.execution.compile = machine.pick_device(run.device).type == "cpu" and bool(machine.compilers("cpu"))
     if run.tracking.wandb == "auto":
         cfg.tracking.wandb = mode_of_environment() or "offline"
     run = _typed(cfg)
@@ -169,7 +172,7 @@ def _rung(name: str, run: RunConfig) -> RunConfig | None:
             cfg = loader.load_configuration("config", [f"experiment={name}"], RunMode.RUN)
             if cfg.backend.name == "auto":
                 cfg.backend = schemas.writable(type(run.backend)(run.backend.name))
-            ruled = {"wrappers.crop": [], "execution.precision": "auto"}
+            ruled: dict[str, Any] = {"wrappers.crop": [], "execution.precision": "auto", "execution.compile": None}
             for key, by_rule in ruled.items():
                 if OmegaConf.select(cfg, key) == by_rule:
                     OmegaConf.update(cfg, key, OmegaConf.select(OmegaConf.structured(run), key), merge=False)

@@ -12,6 +12,7 @@ from dqnspeed.system.streams import output_error, tolerate_output_errors
 COMMANDS = {
     "train": "train an agent; everything is an override, GROUP=OPTION or KEY=VALUE",
     "play": "watch a trained agent, record its games, and see what it scores",
+    "publish": "a folder to give away: a trained agent, its evaluation, a film and a model card",
     "report": "a page of runs: their table, plots and statistics",
     "bench": "which of the speed-ups pays on this machine? ends with one line to paste",
     "doctor": "why does it not learn? checks an environment and a few updates",

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dqnspeed import envs
 from dqnspeed.actors.base import Parallelism
-from dqnspeed.algorithms import algorithm_of, check_fits
+from dqnspeed.algorithms import algorithm_of, check_fits, make_network
 from dqnspeed.algorithms.memory_estimate import buffer_device
 from dqnspeed.cli import optuna_search
 from dqnspeed.cli.app import one_sentence
@@ -39,12 +39,13 @@ from dqnspeed.envs import EnvSpec
 from dqnspeed.envs.backends import auto
 from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
-from dqnspeed.system import machine
+from dqnspeed.system import machine, seeding
 from dqnspeed.tracking import make_trackers
 from dqnspeed.tracking.run_folder import SWEEP, holds_run, looking_into, why_not_made
 from dqnspeed.tracking.video import check_video
 from dqnspeed.tracking.wandb import overruled
 from dqnspeed.training.folder_lock import locked_folder, new_folder
+from dqnspeed.training.initial_weights import initial_weights
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +187,11 @@ def check_jobs(jobs: Iterable[JobConfig]) -> list[CheckedJob]:
     checked, sentences = [], dict[str, None]()  # in their order, each once
     for job, config in jobs:
         run, overrides = from_hydra(config), job.overrides
-        checked.append((job, run, check_run(run)))
+        spec = check_run(run)
+        if run.init is not None:
+            with seeding.preserve():
+                initial_weights(run, make_network(run, spec))
+        checked.append((job, run, spec))
         if OmegaConf.select(config, "hydra.runtime.choices.backend") == "auto":
             sentences |= dict.fromkeys(auto.not_installed(run))
         sentences |= dict.fromkeys(without_numbers(config, run, overrides))

@@ -18,6 +18,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.registry import GROUPS
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import messages
+from dqnspeed.tracking.published import folder_at, is_published
 from dqnspeed.tracking.run_folder import (
     CHECKPOINTS,
     CONFIG,
@@ -72,6 +73,8 @@ def prepare(arguments: Sequence[str], typed: Sequence[str] = ()) -> RunRequest:
     """
     trusted, arguments = trust.take(arguments)
     folder = _folder(arguments)
+    if is_published(folder_at(str(folder))):
+        raise ConfigError(f"{PREFIX}{folder}: is a published agent, which has no state to resume. Use init={folder}.")
     overrides = compose.as_meant([argument for argument in arguments if not argument.startswith(PREFIX)])
     cfg = _configuration(folder, overrides)
     trust.check_code(plain_of(cfg), folder, trusted, [*overrides, *typed])

@@ -37,6 +37,7 @@ KIND_OF = {
     "execution.compile": EQUIVALENT,
     "execution.graph": EQUIVALENT,
     "device": EQUIVALENT,
+    "init": ALGORITHM,
     **dict.fromkeys(("seed", "tracking", "checkpoint", "experiment", "eval", "stop")),
 }
 

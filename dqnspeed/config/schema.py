@@ -172,7 +172,11 @@ class OptimizerConfig(GroupOption):
     name: str = option("the optimizer")
     lr: float = option("learning rate", gt=0)
     lr_final: float | None = option("learning rate at last, null: constant", ge=0)
-    lr_decay_steps: int = option("agent steps from the first update on that it takes from lr to lr_final", ge=1)
+    lr_decay_steps: int | None = option(
+        "agent steps from the first update on over which lr falls to lr_final, null: until stop.max_steps, else until "
+        "stop.max_minutes",
+        ge=1,
+    )
     eps: float = option("term that keeps the division finite", gt=0)
     weight_decay: float = option("weight decay", ge=0)
 
@@ -201,7 +205,9 @@ class ExecutionConfig:
         choices=("auto", "fp32", "tf32", "bf16"),
     )
     channels_last: bool = option("NHWC memory layout of the convolutions")
-    compile: bool = option("torch.compile of the update (needs a C++ compiler)")
+    compile: bool | None = option(
+        "torch.compile of the update and, on a CPU, of acting (needs a C++ compiler); null: on a CPU, if there is one"
+    )
     threads: int = option("torch threads of the learner, 0: the cores that actors leave free", ge=0)
     keep_memory: bool = option("reuse the memory of freed tensors (CPU; glibc only)")
     pin_memory: bool = option("page-locked, asynchronous copies of batches that are not drawn on the GPU")
@@ -287,6 +293,7 @@ class RunConfig:
     num_envs: int = option("environments of each actor, 0: chosen by the number of cores", ge=0, le=4096)
     seed: int = option("seed of all random numbers", ge=0, lt=2**32)
     device: str = option("device of the learner", choices=("auto", "cpu", "cuda", "mps"))
+    init: str | None = option("initial weights: folder of a run or of a published agent, or zoo:GAME; null: random")
 
     @property
     def total_envs(self) -> int:
@@ -326,5 +333,11 @@ class RunConfig:
     @property
     def decay_updates(self) -> float:
         """Updates over which the learning rate and an entropy bonus decay; infinite if the number is not fixed."""
-        per_step = self.updates_per_step
-        return math.inf if per_step is None else self.optimizer.lr_decay_steps * per_step
+        per_step, steps = self.updates_per_step, self.optimizer.lr_decay_steps or self.stop.max_steps
+        return math.inf if per_step is None or steps is None else steps * per_step
+
+    @property
+    def decay_seconds(self) -> float | None:
+        """Seconds over which the learning rate and an entropy bonus decay, if no number of steps is given."""
+        minutes, steps = self.stop.max_minutes, self.optimizer.lr_decay_steps or self.stop.max_steps
+        return None if minutes is None or steps is not None else 60 * minutes

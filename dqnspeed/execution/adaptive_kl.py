@@ -22,10 +22,8 @@ class AdaptiveKL:
         state: the factor, and the sum of divergences since its last change; ``(2,) float64`` on the device.
     """
 
-    def __init__(
-        self, target: float, target_final: float, decay_updates: float, updates_per_rollout: int, device: torch.device
-    ):
-        self._target, self._target_final, self._decay_updates = target, target_final, decay_updates
+    def __init__(self, target: float, target_final: float, updates_per_rollout: int, device: torch.device):
+        self._target, self._target_final = target, target_final
         self._updates_per_rollout = updates_per_rollout
         exact = "cpu" if device.type == "mps" else device  # mps has no float64
         self.state = torch.tensor([1.0, 0.0], dtype=torch.float64, device=exact)
@@ -40,9 +38,13 @@ class AdaptiveKL:
         self.state.copy_(state)
         self._factor = self.state[0].item()
 
-    def observe(self, divergence: Tensor, update_count: int | Tensor) -> None:
-        """Count the mean divergence ``()``, in nats, of the update after ``update_count`` others."""
-        target = annealed(update_count, self._target, self._target_final, self._decay_updates)
+    def observe(self, divergence: Tensor, update_count: int | Tensor, decay_updates: float) -> None:
+        """Count the mean divergence ``()``, in nats, of the update after ``update_count`` others.
+
+        Args:
+            decay_updates: updates over which the target falls.
+        """
+        target = annealed(update_count, self._target, self._target_final, decay_updates)
         factor, total = self.state[0], self.state[1] + divergence.to(self.state)
         ratio = total / (self._updates_per_rollout * target)
         change = 1 / CHANGE ** ((ratio > TOLERANCE).double() - (ratio < 1 / TOLERANCE).double())

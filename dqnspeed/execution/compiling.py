@@ -20,15 +20,19 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, fullgraph=True, dynamic=False, options=options)
 
 
-def compiled_with_gradients(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Compile ``function``, which returns gradients too, as one graph for a CPU; ``None`` if this torch cannot.
+def compiled_for_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile ``function`` for a CPU: kernels are called from C++, without Python.
 
-    Kernels are called from C++, without autograd's engine and without Python. Operations that cannot be traced split
-    the graph.
+    Operations that cannot be traced split the graph.
     """
+    return torch.compile(function, dynamic=False, options={"cpp_wrapper": True})
+
+
+def compiled_with_gradients(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Compile ``function``, which returns gradients too, as one graph for a CPU; ``None`` if this torch cannot."""
     from torch._dynamo import config
 
     if not hasattr(config, "trace_autograd_ops"):
         return None
     config.trace_autograd_ops = True
-    return torch.compile(function, dynamic=False, options={"cpp_wrapper": True})
+    return compiled_for_cpu(function)

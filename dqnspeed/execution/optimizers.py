@@ -33,18 +33,22 @@ class Optimizer(OptimizerConfig):
                     f"execution.graph=true: optimizer={self.name} has no capturable form; use adam, adamw, radam or "
                     f"rmsprop."
                 )
-        if self.lr_final is not None and run.updates_per_step is None:
+        by_clock = run.decay_seconds is not None
+        if by_clock and run.execution.graph:
+            raise ConfigError(
+                "optimizer.lr_decay_steps=null: a CUDA graph does not read the clock. Use a number, or stop.max_steps."
+            )
+        if self.lr_final is not None and run.updates_per_step is None and not by_clock:
             raise ConfigError(
                 f"optimizer.lr_final={self.lr_final:g}: parallelism.samples_per_step=free leaves open how many updates "
-                f"optimizer.lr_decay_steps={self.lr_decay_steps} are; use null, or a number for "
-                f"parallelism.samples_per_step."
+                f"an agent step is. Use optimizer.lr_final=null, or a number for parallelism.samples_per_step."
             )
         # With a learning rate of 0 the run would continue without learning.
-        limit = run.stop.max_steps
-        if self.lr_final == 0 and (limit is None or limit > self.lr_decay_steps):
+        limit, steps = run.stop.max_steps, self.lr_decay_steps
+        if self.lr_final == 0 and steps is not None and (limit is None or limit > steps):
             brings = "stop.max_steps=null may bring" if limit is None else f"stop.max_steps={limit} brings"
             raise ConfigError(
-                f"optimizer.lr_final=0: after optimizer.lr_decay_steps={self.lr_decay_steps} agent steps nothing would "
+                f"optimizer.lr_final=0: after optimizer.lr_decay_steps={steps} agent steps nothing would "
                 f"be learnt, and {brings} more; raise the former, lower the latter, or end with a rate above 0."
             )
 

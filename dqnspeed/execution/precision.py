@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from contextlib import AbstractContextManager
 
 import torch
@@ -17,11 +16,10 @@ def check_execution(run: RunConfig) -> None:
     """Raise :class:`ConfigError` for a device or an execution that this machine does not have."""
     if not machine.device_available(run.device):
         raise ConfigError(f"device={run.device}: torch {torch.__version__} finds no such device here; use auto or cpu.")
-    compilers = ("cc", "gcc", "clang") if machine.pick_device(run.device).type == "cuda" else ("c++", "g++", "clang++")
-    if run.execution.compile and not any(map(shutil.which, compilers)):
-        raise ConfigError(
-            f"execution.compile=true: needs a compiler ({', '.join(compilers)}), and none is on the PATH."
-        )
+    kind = machine.pick_device(run.device).type
+    if run.execution.compile and not machine.compilers(kind):
+        names = ", ".join(machine.COMPILERS.get(kind, machine.COMPILERS["cpu"]))
+        raise ConfigError(f"execution.compile=true: needs a compiler ({names}), and none is on the PATH.")
 
 
 def check_learner(run: RunConfig) -> None:

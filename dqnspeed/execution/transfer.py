@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -99,11 +100,13 @@ class DeviceTimer:
         self._pending: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
         self._seconds = 0.0
 
+    def running(self) -> AbstractContextManager[None]:
+        """Context of work to be measured."""
+        measures = self._device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
+        return self._measured() if measures else contextlib.nullcontext()
+
     @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        if self._device.type != "cuda" or torch.cuda.is_current_stream_capturing():
-            yield
-            return
+    def _measured(self) -> Iterator[None]:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
         yield

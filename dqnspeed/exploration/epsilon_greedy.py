@@ -66,7 +66,7 @@ class QPolicy(NetworkPolicy):
 
 
 class EpsilonGreedy(QPolicy):
-    """Epsilon-greedy actions. On a CPU the network sees only those observations whose action is not random."""
+    """Epsilon-greedy actions. On a CPU the network, unless compiled, sees only those whose action is not random."""
 
     def __call__(self, observations: AnyArray, epsilon: float | np.ndarray) -> Acted:
         if self.columns:
@@ -75,8 +75,9 @@ class EpsilonGreedy(QPolicy):
         actions = self._random.below(self.num_actions, count)
         greedy = self._random.uniform(count) >= epsilon
         if greedy.any():
-            # On other devices, batches of one size cost less than smaller batches of varying sizes.
-            seen = greedy if self._device.type == "cpu" else np.ones(count, bool)
+            # On other devices, and compiled, batches of one size cost less than smaller batches of varying sizes.
+            varies = self._device.type == "cpu" and self._compiled is None
+            seen = greedy if varies else np.ones(count, bool)
             best = self._compute(observations if seen.all() else observations[seen]).argmax(axis=1)
             actions[greedy] = best[greedy[seen]]
         return actions, {}

@@ -12,6 +12,7 @@ from torch import Tensor
 from dqnspeed.config.schema import ExecutionConfig
 from dqnspeed.envs import AnyArray
 from dqnspeed.execution.arrays import Array
+from dqnspeed.execution.compiling import compiled_for_cpu
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.execution.transfer import ToDevice
 from dqnspeed.exploration.random_numbers import HostRandom, RandomNumbers
@@ -59,6 +60,8 @@ class NetworkPolicy:
         self.network, self.execution, self._device = network, execution, device
         self._rng, self._random = rng, HostRandom(rng)
         self._to_device = ToDevice(device, execution.pin_memory)
+        compiles = execution.compile and device.type == "cpu"
+        self._compiled = compiled_for_cpu(self.output) if compiles else None
 
     def output(self, observations: Tensor) -> Tensor:
         """Network output ``(N, K)`` that actions are chosen by."""
@@ -93,5 +96,5 @@ class NetworkPolicy:
     def _compute(self, observations: AnyArray) -> np.ndarray:
         """:meth:`output` of ``observations``, on the host; waits for the device once."""
         with gradients_off(self.execution), precision(self.execution, self._device):
-            output = self.output(**self._to_device({"observations": observations}))
+            output = (self._compiled or self.output)(**self._to_device({"observations": observations}))
         return output.detach().cpu().numpy()

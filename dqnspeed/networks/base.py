@@ -45,9 +45,12 @@ class Network(nn.Module):
         return sum(tensor.nbytes for tensor in [*self.parameters(), *self.buffers()])
 
     def place(self, device: torch.device, channels_last: bool = False) -> None:
-        """Move everything but ``version`` to a device; convolutions and their inputs get a memory layout."""
+        """Move everything but ``version`` to a device; convolutions, images and their weights get a memory layout."""
         version, layout = self.version, torch.channels_last if channels_last else torch.contiguous_format
         self.to(device=device, memory_format=layout)  # type: ignore[call-overload]
+        for tensor in [*self.parameters(), *self.buffers()] if channels_last else ():
+            if tensor.dim() == 3:  # a background or weights of a layer norm
+                tensor.data = tensor.permute(1, 2, 0).contiguous().permute(2, 0, 1)
         self.preprocess.channels_last = channels_last
         self.version = version
 
@@ -91,7 +94,7 @@ def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:
     """Context without autocast, for computations that need float32."""
-    if device.type == "meta":  # autocast does not support it
+    if device.type == "meta" or not torch.is_autocast_enabled(device.type):  # autocast does not support meta
         return contextlib.nullcontext()
     return torch.autocast(device.type, enabled=False)
 

@@ -66,7 +66,7 @@ class Convolutional(Model):
             layers.append(Convolution(shape[0], filters, kernel, stride))
             shape = (filters, *((side - kernel) // stride + 1 for side in shape[1:]))
             if self.layer_norm:
-                layers.append(LayerNorm(shape))
+                layers.append(LayerNorm(list(shape)))
             layers.append(nn.ReLU())
         # The last ReLU comes after the flattening: with NHWC its gradient and its values have one memory order.
         layers.insert(len(layers) - bool(self.conv), Flatten())

@@ -13,13 +13,12 @@ AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _interleaved(images: Tensor) -> Tensor:
-    """Lay out images ``(B, 2 or 4, H, W) uint8`` as NHWC.
+    """Images ``(B, 2 or 4, H, W) uint8`` as ``(B, H * W * C)``.
 
     Joining the bytes of a pixel to one number is faster on a CPU than torch's copy of single bytes: eight times for two
     channels, twice for four.
     """
-    interleaved: Tensor = _pixels(images).view(torch.uint8).unflatten(2, (-1, images.shape[1]))
-    return interleaved.permute(0, 3, 1, 2)
+    return _pixels(images).view(torch.uint8).flatten(1)
 
 
 def _pixels(images: Tensor) -> Tensor:
@@ -59,19 +58,34 @@ class Preprocess(nn.Module):
             self.register_buffer("background", torch.zeros(tuple(observation_shape)))
 
     def forward(self, observations: Tensor) -> Tensor:
-        values = self._laid_out(observations).to(self._dtype(observations), copy=True)  # observations stay as they are
-        if self.subtract:
-            values -= self._laid_out(self.background[None]).to(values.dtype)
+        dtype = self._dtype(observations)
+        if observations.dtype == dtype and self.scale == 1.0 and not self.subtract and not self.channels_last:
+            return observations
+        if self._can_interleave(observations):
+            channels, height, width = observations.shape[1:]
+            background = self.background.permute(1, 2, 0).flatten() if self.subtract else None
+            values = self._scaled(_interleaved(observations).to(dtype), background)
+            return values.view(-1, height, width, channels).permute(0, 3, 1, 2)
+        if self.channels_last and observations.dim() == 4:
+            observations = observations.contiguous(memory_format=torch.channels_last)
+        background = self.background if self.subtract else None
+        return self._scaled(observations.to(dtype, copy=True), background)  # observations stay as they are
+
+    def _scaled(self, values: Tensor, background: Tensor | None) -> Tensor:
+        if background is not None:
+            values -= background.to(values.dtype)
         values *= self.scale
         return values
 
-    def _laid_out(self, observations: Tensor) -> Tensor:
-        if not self.channels_last or observations.dim() != 4:
-            return observations
-        few = observations.shape[1] in (2, 4) and observations.dtype == torch.uint8 and sys.byteorder == "little"
-        if few and observations.device.type == "cpu":
-            return _interleaved(observations)
-        return observations.contiguous(memory_format=torch.channels_last)
+    def _can_interleave(self, observations: Tensor) -> bool:
+        return (
+            self.channels_last
+            and observations.dim() == 4
+            and observations.shape[1] in (2, 4)
+            and observations.dtype == torch.uint8
+            and observations.device.type == "cpu"
+            and sys.byteorder == "little"
+        )
 
     def _dtype(self, observations: Tensor) -> torch.dtype:
         """Dtype of autocast if all numbers are exact in it, which halves the memory; else float32.

@@ -23,12 +23,13 @@ from dqnspeed.cli.api import undisturbed
 from dqnspeed.cli.errors import as_config_error
 from dqnspeed.config.options import ConfigError, check_values, option
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.envs import EnvSpec, VectorEnv
+from dqnspeed.envs import EnvSpec
 from dqnspeed.envs.backends.gymnasium import Gymnasium
 from dqnspeed.execution.precision import check_execution, precision, set_precision
 from dqnspeed.networks.base import Network, as_tensors
 from dqnspeed.play.environment import AgentEnv, observation_space
 from dqnspeed.system import machine
+from dqnspeed.tracking.published import folder_at, output_of
 from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, VIDEOS, DamagedError
 from dqnspeed.training import checkpoint, state_file
 from dqnspeed.training.evaluation import with_starts
@@ -39,11 +40,15 @@ NEWEST_RUN, BEST_CHECKPOINT = "newest", "best"
 @dataclass(frozen=True)
 class PlayConfig:
     run: str = option(
-        f"folder of a run, or a checkpoint; {NEWEST_RUN}: the newest run in outputs/ and multirun/", default=NEWEST_RUN
+        f"folder of a run or of a published agent, a checkpoint, or zoo:GAME; {NEWEST_RUN}: the newest run in outputs/ "
+        f"and multirun/",
+        default=NEWEST_RUN,
     )
+    zoo: str | None = option("list: print the agents of the zoo, and play nothing", choices=("list",), default=None)
     checkpoint: str = option(f"best, final, or the name of another file in {CHECKPOINTS}/", default=BEST_CHECKPOINT)
     trust: bool = option("import an environment named by files of the run that were not written here", default=False)
     episodes: int = option("games to play", ge=1, default=5)
+    num_envs: int = option("games played at once; several are not shown", ge=1, le=4096, default=1)
     epsilon: float = option("probability of a random action", ge=0, le=1, default=0.0)
     deterministic: bool | None = option(
         "take the policy's most likely action; false: draw from the policy, null: eval.deterministic", default=None
@@ -65,7 +70,8 @@ class Agent:
     """A trained network, which takes observations as it was trained on, and no others.
 
     Attributes:
-        folder: the folder of the run.
+        folder: the folder of the run, or of the published agent.
+        output: the folder for results of playing: the run's, or one below ``outputs/`` for a published agent.
         checkpoint: the file of the network.
         agent_steps: steps of training until the checkpoint.
         config: the run's configuration, with the wrappers and the device that the agent plays with.
@@ -80,7 +86,8 @@ class Agent:
 
     def __init__(self, options: PlayConfig):
         self.folder = folder_of(options.run)
-        self.checkpoint, state, composed = _load(options, self.folder)
+        self.output = output_of(self.folder)
+        self.checkpoint, state, composed = load_checkpoint(options, self.folder)
         trust.check_code({"env": resume.plain_of(composed)["env"]}, self.folder, options.trust)
         trained = compose.from_hydra(composed)
         self.noop_max: int | None = trained.eval.noop_max if options.noop_max is None else options.noop_max
@@ -172,7 +179,9 @@ class Agent:
             ConfigError: the environment cannot be made.
         """
         with contextlib.closing(envs.make_vector_env(self.config)) as env:
-            return action_names(env, self.spec)
+            names = env.action_names() or []
+        known = len(names) == self.spec.num_actions
+        return names if known else [str(self.spec.first_action + i) for i in range(self.spec.num_actions)]
 
     def make_env(self, render_mode: str | None = None) -> AgentEnv:
         """Make a Gymnasium environment of the agent's game, with the observations that the agent takes.
@@ -226,19 +235,13 @@ class Agent:
 
 def load(folder: Path, checkpoint: str = BEST_CHECKPOINT, device: str = "auto", trust: bool = False) -> Agent:
     """Implementation of :func:`dqnspeed.load`."""
-    options = PlayConfig(str(folder), checkpoint, trust, device=device)
+    options = PlayConfig(str(folder), checkpoint=checkpoint, trust=trust, device=device)
     for name, value in (("checkpoint", checkpoint), ("device", device)):
         if not isinstance(value, str):
             raise ConfigError(f"{name}={value}: takes a text, as in {name}={getattr(PlayConfig, name)!r}.")
     check_values(options)
     with undisturbed(), compose.own_hydra(), as_config_error():
         return Agent(options)
-
-
-def action_names(env: VectorEnv, spec: EnvSpec) -> list[str]:
-    """The name of each action, or its number if the environment has no names."""
-    names = env.action_names() or []
-    return names if len(names) == spec.num_actions else [str(spec.first_action + i) for i in range(spec.num_actions)]
 
 
 def _is_checkpoint(run: str) -> bool:
@@ -249,12 +252,12 @@ def _is_checkpoint(run: str) -> bool:
 def folder_of(run: str) -> Path:
     """The folder of the run that ``run`` names; the folder of the file if it names a checkpoint outside of a run."""
     if not _is_checkpoint(run):
-        return Path(run)
+        return folder_at(run)
     parent = Path(run).absolute().parent
     return parent.parent if parent.name == CHECKPOINTS and (parent.parent / CONFIG).exists() else parent
 
 
-def _load(options: PlayConfig, folder: Path) -> tuple[Path, state_file.State, DictConfig]:
+def load_checkpoint(options: PlayConfig, folder: Path) -> tuple[Path, state_file.State, DictConfig]:
     """The checkpoint, its state, and the configuration of its run.
 
     Raises:
@@ -269,11 +272,12 @@ def _load(options: PlayConfig, folder: Path) -> tuple[Path, state_file.State, Di
     composed = resume.load_run(folder)
     checkpoints = folder / CHECKPOINTS
     path = checkpoints / f"{name.removesuffix(checkpoint.SUFFIX)}{checkpoint.SUFFIX}"
-    if name == BEST_CHECKPOINT and not path.exists():
-        path = next(iter(checkpoint.candidates(checkpoints)), path)  # the newest
+    if name == BEST_CHECKPOINT:
+        path = checkpoint.best_or_newest(checkpoints) or path
     if not path.exists():
-        there = ", ".join(sorted(file.stem for file in checkpoints.glob(f"*{checkpoint.SUFFIX}"))) or "none"
-        raise ConfigError(f"checkpoint={name}: is not in {checkpoints}. Choose one of {there}.")
+        there = ", ".join(sorted(file.stem for file in checkpoints.glob(f"*{checkpoint.SUFFIX}")))
+        fix = f"Choose one of {there}." if there else "The run has saved none."
+        raise ConfigError(f"checkpoint={name}: is not in {checkpoints}. {fix}")
     state = _read(path, f"checkpoint={name}")
     return path, state, composed
 

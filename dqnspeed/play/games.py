@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import statistics
 from collections import Counter
 from contextlib import ExitStack
@@ -13,10 +14,11 @@ import numpy as np
 from dqnspeed import envs
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import AnyArray, Step
+from dqnspeed.envs.backends import auto
 from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.arrays import host
 from dqnspeed.networks.table import Table
-from dqnspeed.play.agent import Agent, PlayConfig, action_names
+from dqnspeed.play.agent import Agent, PlayConfig
 from dqnspeed.play.recorder import Recorder, print_write_errors
 from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.play.tables import draw_table
@@ -47,25 +49,25 @@ class Session:
         self._agent, self._options, self._deterministic = agent, options, deterministic
         self._names, self._recorder, self._screen = names, recorder, screen
         self._rng = np.random.default_rng(options.seed)
-        self._values = np.zeros(len(names), np.float32)  # outputs for the last observation
+        self._values = np.zeros((options.num_envs, len(names)), np.float32)  # outputs for the last observations
         self.games, self.results, self.counts = list[Game](), list[dict[str, Any]](), Counter[str]()
 
     def act(self, observations: AnyArray) -> np.ndarray:
-        """The action ``(1,)`` for one observation ``(1, stack * C, ...)``."""
+        """Actions ``(N,)`` for observations ``(N, stack * C, ...)``."""
         self._recorder.start()
-        self._values = self._agent.compute(self._agent.network, host(observations))[0]
-        if self._rng.random() < self._options.epsilon:
-            return self._rng.integers(len(self._values), size=1)
-        if self._deterministic:
-            return np.array([self._values.argmax()])
-        return np.array([(self._values + self._rng.gumbel(size=self._values.shape)).argmax()])  # draws from the softmax
+        self._values = self._agent.compute(self._agent.network, host(observations))
+        # The largest sum of a logit and Gumbel noise is a draw from the softmax.
+        noise = 0 if self._deterministic else self._rng.gumbel(size=self._values.shape)
+        is_random = self._rng.random(len(self._values)) < self._options.epsilon
+        drawn = self._rng.integers(self._values.shape[1], size=len(self._values))
+        actions: np.ndarray = np.where(is_random, drawn, (self._values + noise).argmax(axis=1))
+        return actions
 
     def watch(self, observations: AnyArray, actions: np.ndarray, step: Step) -> None:
         """Count, record and show a step."""
-        observation, action = host(observations[0]), int(actions[0])
-        if not step.first[0]:  # a step that only starts a game ignores the action
+        for action in actions[~step.first]:  # a step that only starts a game ignores the action
             self.counts[self._names[action]] += 1
-        for image in self._recorder.add(observation, self._values, action, step):
+        for image in self._recorder.add(host(observations[0]), self._values[0], int(actions[0]), step):
             if self._screen is not None:
                 self._screen.show(image)
 
@@ -89,6 +91,8 @@ def play(options: PlayConfig) -> dict[str, Any]:
     Returns:
         The line for ``play.jsonl``.
     """
+    if options.num_envs > 1:
+        options = _unshown(options)
     has_window = wants_window(options)
     if options.record:
         check_encoder("record=true")
@@ -100,7 +104,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
             f"deterministic=false: algo={algo.name} learns action values and no policy to draw from. "
             f"Use epsilon=0.05 for some random actions."
         )
-    check_links(agent.folder)
+    check_links(agent.output)
     renders = has_window or options.record
     if renders and (problem := _render_problem(agent)):
         if options.window or options.record:
@@ -109,15 +113,19 @@ def play(options: PlayConfig) -> dict[str, Any]:
         has_window = renders = False
     seeding.seed_everything(options.seed)
     is_closed = False
+    played = dataclasses.replace(agent.config, num_envs=options.num_envs)
+    if options.num_envs > 1:
+        played = dataclasses.replace(played, backend=auto.choose(played))  # the fastest, since nothing is rendered
+    seeds = [(options.seed + i) % 2**31 for i in range(options.num_envs)]
     with ExitStack() as resources:
-        env = envs.make_vector_env(agent.config, render_mode="rgb_array" if renders else None)
+        env = envs.make_vector_env(played, render_mode="rgb_array" if renders else None)
         resources.callback(env.close)
-        names, fps = action_names(env, agent.spec), options.fps or frame_rate(agent.config, agent.spec)
+        names, fps = agent.action_names, options.fps or frame_rate(agent.config, agent.spec)
         screen = resources.enter_context(contextlib.closing(Screen(fps))) if has_window else None
         recorder = resources.enter_context(contextlib.closing(Recorder(env, agent, names, options, fps, renders)))
         session = Session(agent, options, deterministic, names, recorder, screen)
         try:
-            for game in play_games(env, agent.spec, session.act, [options.seed], options.episodes, session.watch):
+            for game in play_games(env, agent.spec, session.act, seeds, options.episodes, session.watch):
                 session.end_game(game)
         except WindowClosedError:
             is_closed = True
@@ -149,11 +157,26 @@ def play(options: PlayConfig) -> dict[str, Any]:
     }
 
 
+def _unshown(options: PlayConfig) -> PlayConfig:
+    """``options`` for several games at once, without a window.
+
+    Raises:
+        ConfigError: a window or a film is asked for.
+    """
+    for name in ("window", "record"):
+        if getattr(options, name):
+            raise ConfigError(
+                f"num_envs={options.num_envs}: does not go with {name}=true, which takes one. Leave it out."
+            )
+    return dataclasses.replace(options, window=False, num_envs=min(options.num_envs, options.episodes))
+
+
 def _draw(agent: Agent, names: list[str]) -> None:
     """Draw the table of Q-learning into the run's folder."""
-    path, config = agent.folder / TABLE, agent.config
+    path, config = agent.output / TABLE, agent.config
     values = agent.network.state_dict()["values"].cpu().numpy()
     with contextlib.closing(envs.make_env(config.env, config.wrappers)) as env, print_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         draw_table(values, env, names, path, f"{config.env.id} after {agent.agent_steps:,} agent steps")
         print(path)
 

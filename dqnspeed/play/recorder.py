@@ -38,7 +38,7 @@ class Recorder:
         self, env: VectorEnv, agent: Agent, names: list[str], options: PlayConfig, fps: float, renders: bool = True
     ):
         self._env, self._fps, self._renders, self._records = env, fps, renders, options.record
-        self._folder = agent.folder / VIDEOS
+        self._folder = agent.output / VIDEOS
         self._film: Film | None = None
         spec = agent.spec
         self._overlay = Overlay(names, spec.stack, spec.largest, agent.outputs) if options.overlay else None

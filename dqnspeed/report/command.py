@@ -15,6 +15,8 @@ from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.report import pictures
 from dqnspeed.report.contents import Report
+from dqnspeed.report.export import CURVES_CSV, RUNS_CSV, write_csv
+from dqnspeed.report.human_normalized import scores_of
 from dqnspeed.report.page import render_page
 from dqnspeed.report.progress import progress_of
 from dqnspeed.report.rungs import baseline_of, rungs_of
@@ -36,6 +38,11 @@ class ReportConfig:
     title: str | None = option("title of the report, by default the game and what is compared", default=None)
     baseline: str | None = option("rung that the others are compared with, by default baseline", default=None)
     group_by: str | None = option("option whose values are compared instead of rungs, such as algo", default=None)
+    metric: str = option(
+        "results that come first: mean returns, or human-normalised scores of Atari games (hns)",
+        choices=["return", "hns"], default="return",
+    )  # fmt: skip
+    export: str | None = option(f"also write {RUNS_CSV} and {CURVES_CSV}", choices=["csv"], default=None)
     watch: bool = option("update the page until the runs have ended", default=False)
 
 
@@ -75,7 +82,7 @@ def _main() -> None:
         time.sleep(REFRESH_S)
         report = read_report(options, usable, problems)
     if report.rungs:
-        _write_files(report, out)
+        _write_files(report, out, options.export)
     elif not report.problems:
         report.problems.append(f"{usable[0]}: holds no run (no {METRICS}).")
     for problem in dict.fromkeys(report.problems):
@@ -116,7 +123,8 @@ def read_report(options: ReportConfig, folders: Sequence[Path], problems: Sequen
             raise
         found.append(str(error))  # while runs are being watched, the baseline may be to come
     search = search_figures(runs, found)
-    return Report(rungs, baseline, options.title, progress, found, search)
+    scores = scores_of(rungs) if options.metric == "hns" else None
+    return Report(rungs, baseline, options.title, progress, found, search, scores)
 
 
 def _show_progress(report: Report, out: Path) -> None:
@@ -137,19 +145,20 @@ def _make_folder(out: Path) -> None:
         raise ConfigError(f"out={out}: cannot be made ({run_folder.why_not_made(out, error)}).") from error
 
 
-def _write_files(report: Report, out: Path) -> None:
-    """Write all files, and print the table."""
+def _write_files(report: Report, out: Path, export: str | None) -> None:
+    """Write all files, and print the tables."""
     _make_folder(out)
-    written, missing = (out / PAGE, "") if _has_plotly() else (out / MARKDOWN, f"; {PAGE} needs plotly. {INSTALL}")
-    print(report.summary_table.markdown())
-    if len(report.runs) > len(report.rungs):
-        print(f"\n{report.run_table.markdown()}")
+    page, missing = (out / PAGE, "") if _has_plotly() else (out / MARKDOWN, f"; {PAGE} needs plotly. {INSTALL}")
+    written = [page]
+    print("\n\n".join(table.markdown() for table in report.first_tables))
     print("", *report.sentences, sep="\n")
     try:
         if _has_plotly():
             atomic.write_text(out / PAGE, render_page(report, out))
         atomic.write_text(out / MARKDOWN, report.markdown(_write_pictures(report, out)))
-        print(f"\n{written}{missing}", flush=True)
+        if export:
+            written += write_csv(report.rungs, out)
+        print(f"\n{', '.join(map(str, written))}{missing}", flush=True)
     except OSError as error:
         reason = f"{error.filename2 or error.filename}: cannot be written ({error.strerror})"
         report.problems.append(f"{reason}. Name another folder with out=FOLDER.")

@@ -63,6 +63,7 @@ class Figure:
         x, y: titles of the axes, with units.
         note: a caption that says what is drawn, over how many seeds.
         bound: a value of ``y`` to mark by a line.
+        own_legend: ``Series.rung`` numbers the entries of a legend of this figure, not the rungs of the report.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Figure:
     bound: float | None = None
     from_zero: bool = False
     log_x: bool = False
+    own_legend: bool = False
 
     @property
     def categories(self) -> list[str]:
@@ -84,6 +86,11 @@ class Figure:
     def is_stacked(self) -> bool:
         """Whether bars of different parts are stacked."""
         return bool(self.categories) and all(series.rung is None for series in self.series)
+
+    @property
+    def shows_legend(self) -> bool:
+        """Whether a legend names the series; the page names rungs beside its checkboxes."""
+        return (self.is_stacked or self.own_legend) and len({series.name for series in self.series}) > 1
 
     @property
     def bound_text(self) -> str:
@@ -195,9 +202,7 @@ def _curves(rungs: Sequence[Rung], metric: str, x: str, skip_warm_up: bool = Fal
         kind: Kind = "mean" if len(drawn) == 1 else "seed"
         for run, points in drawn:
             kept = points[thin_out(points[:, 0], points[:, 1], num_points)]
-            series = Series(
-                rung.name, kind, rung.number, _rounded(kept[:, 0]), _rounded(kept[:, 1]), text=run_text(run)
-            )
+            series = Series(rung.name, kind, rung.number, rounded(kept[:, 0]), rounded(kept[:, 1]), text=run_text(run))
             (means if kind == "mean" else seeds).append(series)
         if len(drawn) > 1:
             held = [hold and run.ended_well and not run.is_pruned for run, _ in drawn]
@@ -219,8 +224,8 @@ def _mean(rung: Rung, curves: Sequence[np.ndarray], held: Sequence[bool]) -> Ser
     ]
     values = np.ma.masked_invalid(lines)
     text = [f"mean of {count} seed{'' if count == 1 else 's'}" for count in values.count(axis=0)]
-    mean, low, high = (_rounded(line) for line in (values.mean(axis=0), values.min(axis=0), values.max(axis=0)))
-    return Series(rung.name, "mean", rung.number, _rounded(grid), mean, low, high, text)
+    mean, low, high = (rounded(line) for line in (values.mean(axis=0), values.min(axis=0), values.max(axis=0)))
+    return Series(rung.name, "mean", rung.number, rounded(grid), mean, low, high, text)
 
 
 def _games(rungs: Sequence[Rung]) -> tuple[list[Series], int]:
@@ -234,7 +239,7 @@ def _games(rungs: Sequence[Rung]) -> tuple[list[Series], int]:
         episodes = run.episodes[::every]
         minutes, returns = [row["time"] / 60 for row in episodes], [row["return"] for row in episodes]
         text = f"a game of {run_text(run)}"
-        series.append(Series(rung.name, "games", rung.number, _rounded(minutes), _rounded(returns), text=text))
+        series.append(Series(rung.name, "games", rung.number, rounded(minutes), rounded(returns), text=text))
     return series, every
 
 
@@ -256,12 +261,12 @@ def _rung_series(
     for rung in rungs:
         bar = median(rung)
         if math.isfinite(bar):
-            series.append(Series(rung.name, "bar", rung.number, [rung.name], _rounded([bar]), text="median"))
+            series.append(Series(rung.name, "bar", rung.number, [rung.name], rounded([bar]), text="median"))
         values = [(run_text(run), value(run)) for run in rung.runs]
         for kind, is_exact, note in kinds:
             dots = [(text + note, found[0]) for text, found in values if found and found[1] == is_exact]
             if dots:
-                y, text = _rounded(y for _, y in dots), [text for text, _ in dots]
+                y, text = rounded(y for _, y in dots), [text for text, _ in dots]
                 series.append(Series(rung.name, kind, rung.number, [rung.name] * len(y), y, text=text))
     return series
 
@@ -284,7 +289,7 @@ def _time_sections(rungs: Sequence[Rung]) -> list[Series]:
         for section in dict.fromkeys(key for share in shares for key in share):
             means.setdefault(section, {})[rung.name] = sum(share.get(section, 0.0) for share in shares) / len(shares)
     order = {name: index for index, name in enumerate(TIME_SECTIONS)}
-    series = [Series(name, "bar", None, [*mean], _rounded(mean.values()), text=name) for name, mean in means.items()]
+    series = [Series(name, "bar", None, [*mean], rounded(mean.values()), text=name) for name, mean in means.items()]
     return sorted(series, key=lambda one: order.get(one.name.split()[-1], len(order)))
 
 
@@ -304,6 +309,6 @@ def run_text(run: Run) -> str:
     return f"seed {run.seed}{remarks}, {format_duration(run.seconds)}"
 
 
-def _rounded(values: Iterable[float]) -> list[float]:
+def rounded(values: Iterable[float]) -> list[float]:
     """``values`` with five digits, more than a screen shows."""
     return [float(f"{value:.5g}") for value in values]

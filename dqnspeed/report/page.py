@@ -66,7 +66,7 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
     layout: dict[str, Any] = {
         "xaxis": y if sideways else x,
         "yaxis": x if sideways else y,
-        "showlegend": stacked and len(figure.series) > 1,
+        "showlegend": figure.shows_legend,
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
         "barmode": "stack" if stacked else "overlay",
         "hovermode": "closest",
@@ -76,7 +76,7 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
         names = [_wrapped(name) for name in figure.categories]
         x |= {"type": "category", "autorange": "reversed", "categoryarray": names}
         category_px = max(CATEGORY_PX, *(LINE_PX * (name.count("<br>") + 1) for name in names))
-        layout["height"] = AROUND_PX + category_px * len(names) + (LEGEND_PX if stacked else 0)
+        layout["height"] = AROUND_PX + category_px * len(names) + (LEGEND_PX if figure.shows_legend else 0)
     elif figure.log_x:
         x["type"] = "log"
     if figure.shows_bound:
@@ -96,10 +96,13 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
 def _traces(figure: Figure, series: Series, number: int, sideways: bool) -> Iterator[dict[str, Any]]:
     """The spread around a mean, as one closed shape; and the points, line or bars."""
     colour, dash = series.look(number)
-    trace: dict[str, Any] = {"type": "scatter", "name": _escaped(series.name), "meta": series.rung}
+    rung = None if figure.own_legend else series.rung
+    trace: dict[str, Any] = {"type": "scatter", "name": _escaped(series.name), "meta": rung}
+    trace |= {"legendgroup": trace["name"], "showlegend": series.kind != "censored"} if figure.own_legend else {}
     if series.low:
         outline = {"x": [*series.x, *reversed(series.x)], "y": [*series.high, *reversed(series.low)]}
-        yield {**trace, **outline, "mode": "none", "fill": "toself", "fillcolor": f"{colour}26", "hoverinfo": "skip"}
+        look = {"mode": "none", "fill": "toself", "fillcolor": f"{colour}26", "hoverinfo": "skip", "showlegend": False}
+        yield {**trace, **outline, **look}
     x = [_wrapped(x) if isinstance(x, str) else x for x in series.x]
     trace |= {"x": series.y, "y": x, "orientation": "h"} if sideways else {"x": x, "y": series.y}
     trace["hovertemplate"] = _hover_template(figure, series, sideways)

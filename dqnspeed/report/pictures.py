@@ -26,12 +26,12 @@ def write_png(figure: Figure, path: Path) -> None:
     canvas = Canvas(figsize=(8, 4.5), layout="constrained")
     axes, bar_ends = canvas.subplots(), dict.fromkeys(map(_wrapped, figure.categories), 0.0)
     for number, series in enumerate(figure.series):
-        _draw(axes, series, number, bar_ends)
+        _draw(axes, series, number, bar_ends, figure.own_legend)
     if figure.categories:
         canvas.set_figheight(max(3, 1.2 + 0.4 * len(figure.categories)))
         axes.set(xlabel=figure.y, ylabel=figure.x)
         axes.invert_yaxis()
-        axes.set_xlim(left=0)
+        axes.set_xlim(left=min(0, axes.get_xlim()[0]))
     else:
         axes.set(xlabel=figure.x, ylabel=figure.y, xscale="log" if figure.log_x else "linear")
         if figure.bound is not None and figure.shows_bound:
@@ -48,11 +48,12 @@ def write_png(figure: Figure, path: Path) -> None:
         canvas.savefig(partial, dpi=120, format="png")
 
 
-def _draw(axes: Any, series: Series, number: int, bar_ends: dict[str, float]) -> None:
+def _draw(axes: Any, series: Series, number: int, bar_ends: dict[str, float], has_legend: bool) -> None:
     """Draw a series.
 
     Args:
         bar_ends: end of the last stacked bar of each category; empty if the figure has no categories.
+        has_legend: dots are named in a legend; curves and stacked bars always are.
     """
     colour, dash = series.look(number)
     label = textwrap.fill(series.name.replace("$", r"\$"), LEGEND_WIDTH)
@@ -61,7 +62,8 @@ def _draw(axes: Any, series: Series, number: int, bar_ends: dict[str, float]) ->
     if bar_ends:
         x, y = series.y, [*map(_wrapped, series.x)]
     if series.kind in MARKERS:
-        axes.scatter(x, y, s=24, color=colour, marker=MARKERS[series.kind], zorder=3)
+        is_named = has_legend and series.kind == "points"
+        axes.scatter(x, y, s=24, color=colour, marker=MARKERS[series.kind], zorder=3, label=label if is_named else None)
     elif series.kind == "games":
         axes.scatter(x, y, s=4, alpha=0.35, color=colour, linewidths=0)
     elif series.kind == "bar" and series.rung is not None:

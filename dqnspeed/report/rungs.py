@@ -26,6 +26,7 @@ BASELINE = "baseline"
 BOOK_CSV = Path(__file__).with_name("book_ladder.csv")
 BOOK_TASK = "PongNoFrameskip-v4", 17
 OVERRIDE_SEPARATOR = re.compile(r" (?=[+~]?[\w./@]+=)")  # values may contain blanks, too
+CHOICE_OF_GAME = re.compile(r"\+*env(\.id)?=")
 LONG_NUMBER = re.compile(r"(?<==)-?\d*\.\d{5,}(?:e[-+]?\d+)?(?= |$)")
 
 
@@ -51,17 +52,19 @@ def _change(value: float | None, other: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class Rung:
-    """Runs of one task that differ only in their seeds, or that share a value of ``group_by``.
+    """Runs of one task and protocol that differ only in their seeds, or that share a value of ``group_by``.
 
     Attributes:
         number: position in the report, which decides the colour.
         name: the label without overrides that all rungs of the report share.
+        recipe: the name without the game, the bound and the protocol.
         compared_at: seconds of training after which all runs of the task are compared.
     """
 
     number: int
     name: str
     label: str
+    recipe: str
     runs: list[Run]
     compared_at: float | None
 
@@ -76,6 +79,10 @@ class Rung:
     @property
     def bound(self) -> float | None:
         return self.task[1]
+
+    @property
+    def protocol(self) -> str | None:
+        return _run_with_env(self.runs).protocol
 
     @property
     def num_solved(self) -> int:
@@ -175,14 +182,17 @@ def rungs_of(runs: Sequence[Run], group_by: str | None = None) -> list[Rung]:
         ConfigError: no run has the option ``group_by``.
     """
     groups = _groups(runs, group_by)
-    names = short_names(list(groups))
+    names = short_names([first for first, _ in groups])
+    recipes = short_names([_without_game(first) for first, _ in groups])
     tasks = dict[tuple[str, float | None], list[Run]]()
     for run in runs:
         tasks.setdefault(run.task, []).append(run)
     compared_at = {task: common_seconds(same_task) for task, same_task in tasks.items()}
     return [
-        Rung(number, name, label, group, compared_at[_run_with_env(group).task])
-        for number, (name, (label, group)) in enumerate(zip(names, groups.items(), strict=True))
+        Rung(number, name + rest, first + rest, recipe, group, compared_at[_run_with_env(group).task])
+        for number, (name, recipe, ((first, rest), group)) in enumerate(
+            zip(names, recipes, groups.items(), strict=True)
+        )
     ]
 
 
@@ -201,8 +211,8 @@ def baseline_of(rungs: Sequence[Rung], baseline: str | None = None) -> Rung | No
     return found
 
 
-def _groups(runs: Sequence[Run], group_by: str | None) -> dict[str, list[Run]]:
-    """Runs by the labels of their rungs; runs of several tasks get several labels."""
+def _groups(runs: Sequence[Run], group_by: str | None) -> dict[tuple[str, str], list[Run]]:
+    """Runs by the labels of their rungs; a label's second part tells its tasks and protocols apart."""
     if group_by and all(run.value(group_by) is None for run in runs):
         known = sorted({key for run in runs for node in (run.config, run.summary) for key in (*node, *flat(node))})
         raise ConfigError(f"group_by={group_by}: no run has this option{nearest(group_by, known)}.")
@@ -210,19 +220,26 @@ def _groups(runs: Sequence[Run], group_by: str | None) -> dict[str, list[Run]]:
     for run in runs:  # the order of overrides makes no difference
         overrides = tuple(sorted(OVERRIDE_SEPARATOR.split(_group_label(run, group_by))))
         same_overrides.setdefault(overrides, []).append(run)
-    groups = dict[str, list[Run]]()
+    groups = dict[tuple[str, str], list[Run]]()
     for group in same_overrides.values():
         first_label = _group_label(group[0], group_by)
-        tasks = [run.task for run in group if run.env]
-        envs, bounds = {env for env, _ in tasks}, {bound for _, bound in tasks}
+        known_runs = [run for run in group if run.env]
+        envs, bounds = {run.env for run in known_runs}, {run.bound for run in known_runs}
         has_unique_names = len(set(map(game_name, envs))) == len(envs)
         for run in group:
-            env, bound = run.task if run.env else _run_with_env(group).task
-            label = first_label
-            label += f", {game_name(env) if has_unique_names else env}" if len(envs) > 1 else ""
-            label += f", bound={bound}" if len(bounds) > 1 else ""
-            groups.setdefault(label, []).append(run)
+            like = run if run.env else _run_with_env(group)
+            protocols = {other.protocol for other in known_runs if other.env == like.env}
+            rest = f", {game_name(like.env) if has_unique_names else like.env}" if len(envs) > 1 else ""
+            rest += f", bound={like.bound}" if len(bounds) > 1 else ""
+            rest += f", protocol={like.protocol or 'unknown'}" if len(protocols) > 1 else ""
+            groups.setdefault((first_label, rest), []).append(run)
     return groups
+
+
+def _without_game(label: str) -> str:
+    """``label`` without the overrides that choose a game."""
+    words = OVERRIDE_SEPARATOR.split(label)
+    return " ".join(word for word in words if not CHOICE_OF_GAME.match(word)) or label
 
 
 def _run_with_env(runs: Sequence[Run]) -> Run:

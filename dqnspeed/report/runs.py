@@ -110,6 +110,11 @@ class Run:
         return bound if isinstance(bound, (int, float)) else None
 
     @property
+    def protocol(self) -> str | None:
+        """Protocol of the game: ``standard``, ``standard (sticky 0.25)`` or ``custom`` with its departures."""
+        return str(self.summary.get("protocol") or "") or None
+
+    @property
     def task(self) -> tuple[str, float | None]:
         """The environment and the bound; only runs with equal tasks are compared."""
         return self.env, self.bound
@@ -131,6 +136,18 @@ class Run:
         games, window = self.summary.get("return_mean_games"), self.value("stop.window")
         is_partial = isinstance(games, int) and isinstance(window, int) and 0 < games < window
         return games if is_partial and not self.is_evaluated else None
+
+    @property
+    def steps(self) -> int:
+        """Agent steps of training."""
+        last = self.reports[-1]["step"] if self.reports else 0
+        return int(self.summary.get("agent_steps") or last)
+
+    @property
+    def frames(self) -> int | None:
+        """Frames of training; ``None`` if the number of frames a step is not known."""
+        frames, skip = self.summary.get("frames"), self.value("wrappers.frame_skip")
+        return int(frames) if frames is not None else self.steps * skip if isinstance(skip, int) else None
 
     @cached_property
     def seconds(self) -> float:

@@ -66,6 +66,36 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
     return np.asarray(np.sort(values, axis=1)[:, cut : values.shape[1] - cut].mean(axis=1))
 
 
+def mean_over_games(*games: np.ndarray) -> np.ndarray:
+    """Mean over ``games`` of the mean of each game's runs ``(resamples, runs)``."""
+    return np.asarray(_means(games).mean(axis=1))
+
+
+def median_over_games(*games: np.ndarray) -> np.ndarray:
+    """Median over ``games`` of the mean of each game's runs ``(resamples, runs)``."""
+    return median(_means(games))
+
+
+def interquartile_mean_over_games(*games: np.ndarray) -> np.ndarray:
+    """Interquartile mean of all runs of all ``games``."""
+    return interquartile_mean(np.concatenate(games, axis=1))
+
+
+def optimality_gap(*games: np.ndarray) -> np.ndarray:
+    """Mean distance of scores below 1; a score above 1 has none."""
+    return mean_over_games(*(np.maximum(1 - game, 0) for game in games))
+
+
+def share_above(threshold: float, *games: np.ndarray) -> np.ndarray:
+    """Share of runs with a score above ``threshold``, where each game counts alike."""
+    return mean_over_games(*(game > threshold for game in games))
+
+
+def _means(games: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean of each resample of each game, ``(resamples, games)``."""
+    return np.stack([game.mean(axis=1) for game in games], axis=1)
+
+
 def probability_of_improvement(values: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Share of pairs in which ``values`` has the higher number; ties count half.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -60,7 +61,7 @@ def escaped(text: str) -> str:
 def rung_table(rungs: Sequence[Rung], baseline: Rung | None) -> Table:
     """Speed and time to solve of each rung, and the book's figures."""
     columns = ["rung", "steps/s", "change", "time to solve", "change", "solved", "mean return", "kind", "seeds",
-               "book: steps/s", "book: change", "book: time", "book: change", "remarks"]  # fmt: skip
+               "protocol", "book: steps/s", "book: change", "book: time", "book: change", "remarks"]  # fmt: skip
     rows = []
     for rung in rungs:
         speed_change, time_change = rung.change(baseline)
@@ -73,15 +74,16 @@ def rung_table(rungs: Sequence[Rung], baseline: Rung | None) -> Table:
             f"{rung.num_solved} of {len(rung.runs)}" if rung.bound is not None else EMPTY,
             _mean_returns(rung),
             ", ".join(kind.removeprefix("changes the ") for kind in rung.kind) or EMPTY,
-            _seeds(rung.runs),
+            format_seeds(rung.runs),
+            format_protocol(rung.protocol),
             *_book_cells(rung.book),
-            _remarks(rung.runs),
+            format_remarks(rung.runs),
         ]
         rows.append(row)
     return Table(columns, rows).without_empty_columns()
 
 
-def _remarks(runs: Sequence[Run]) -> str:
+def format_remarks(runs: Sequence[Run]) -> str:
     """Remarks on ``runs``, each with the number of runs if there are several."""
     counts = Counter(remark for run in runs for remark in run.remarks)
     numbers = {remark: "" if len(runs) == 1 else f" ({count} of {len(runs)})" for remark, count in counts.items()}
@@ -117,8 +119,8 @@ def statistics_table(rungs: Sequence[Rung], baseline: Rung | None) -> Table:
 
 def run_table(runs: Sequence[Run]) -> Table:
     """One row a run, slowest first."""
-    columns = ["run", "kind", "seed", "agent steps/s", "updates/s", "samples per step", "mean return", "solved after",
-               "solved by exponential mean", "remarks"]  # fmt: skip
+    columns = ["run", "kind", "seed", "protocol", "agent steps/s", "updates/s", "samples per step", "mean return",
+               "solved after", "solved by exponential mean", "remarks"]  # fmt: skip
     names = zip(runs, short_names([run.label for run in runs]), strict=True)
     rows = []
     for run, name in sorted(names, key=lambda pair: pair[0].summary["steps_per_second"] or 0):
@@ -131,13 +133,14 @@ def run_table(runs: Sequence[Run]) -> Table:
             name,
             ", ".join(map(str, summary["kind"])) or EMPTY,
             str(run.seed),
+            format_protocol(run.protocol),
             format_number(summary["steps_per_second"], ".0f"),
             format_number(summary["updates_per_second"], ".1f"),
             format_number(summary["samples_per_step"], ".1f"),
-            f"{format_number(run.mean_return, '.1f')}{_num_games([run])}",
+            f"{format_number(run.mean_return, '.1f')}{format_num_games([run])}",
             solved + with_evaluations([run]),
             format_number(summary.get("time_to_solve_avg_s"), ".0f", " s"),
-            _remarks([run]),
+            format_remarks([run]),
         ]
         rows.append(row)
     return Table(columns, rows, num_text_columns=2).without_empty_columns()
@@ -230,17 +233,26 @@ def format_change(change: float | None) -> str:
 
 
 def format_number(value: float | None, spec: str, unit: str = "") -> str:
-    return EMPTY if value is None or not math.isfinite(value) else f"{value:{spec}}{unit}"
+    if value is None or not math.isfinite(value):
+        return EMPTY
+    text = f"{value:{spec}}"
+    return f"{text if text.strip('-0.%') else text.lstrip('-')}{unit}"  # no -0.00
 
 
 def format_estimate(estimate: Estimate | None, spec: str) -> str:
     """A value, and its interval if it has one."""
+    value = format_number(estimate.value if estimate else None, spec)
     if estimate is None or estimate.low is None or estimate.high is None:
-        return format_number(estimate.value if estimate else None, spec)
-    return f"{estimate.value:{spec}} [{estimate.low:{spec}}, {estimate.high:{spec}}]"
+        return value
+    return f"{value} [{format_number(estimate.low, spec)}, {format_number(estimate.high, spec)}]"
 
 
-def _seeds(runs: Sequence[Run]) -> str:
+def format_protocol(protocol: str | None) -> str:
+    """The protocol without the options that made it custom."""
+    return EMPTY if protocol is None else re.sub(r"^custom .*", "custom", protocol)
+
+
+def format_seeds(runs: Sequence[Run]) -> str:
     seeds = sorted({run.seed for run in runs})
     return ", ".join(map(str, seeds)) if len(seeds) <= MAX_SEEDS_LISTED else f"{len(seeds)} seeds"
 
@@ -251,10 +263,10 @@ def _mean_returns(rung: Rung) -> str:
     if not returns:
         return EMPTY
     ends = dict.fromkeys(f"{value:.1f}" for value in (min(returns), max(returns)))
-    return " to ".join(ends) + _num_games(rung.runs)
+    return " to ".join(ends) + format_num_games(rung.runs)
 
 
-def _num_games(runs: Sequence[Run]) -> str:
+def format_num_games(runs: Sequence[Run]) -> str:
     """A note on means over fewer games than ``stop.window``."""
     fewest = min((run.num_games for run in runs if run.num_games is not None), default=None)
     if fewest is None:

@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ PACKAGES = "dqnspeed torch numpy gymnasium ale-py opencv-python-headless hydra-c
 OMP = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # how torch's threads wait
 CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 CPUINFO = Path("/proc/cpuinfo")
+COMPILERS = {"cpu": ("c++", "g++", "clang++"), "cuda": ("cc", "gcc", "clang")}  # that torch.compile uses, by device
 
 
 def read_text(path: Path) -> str:
@@ -160,6 +162,11 @@ def best_precision(name: str, cpuinfo: Path = CPUINFO) -> str:
     else:
         has_bf16 = device.type == "cpu" and bool({"avx512_bf16", "amx_bf16", "bf16"} & _cpu_flags(cpuinfo))
     return "bf16" if has_bf16 else "fp32"
+
+
+def compilers(kind: str) -> list[str]:
+    """Compilers on the PATH that torch.compile can use for a device of this type."""
+    return [name for name in COMPILERS.get(kind, COMPILERS["cpu"]) if shutil.which(name)]
 
 
 def multiplies_bf16_pairs(cpuinfo: Path = CPUINFO) -> bool:

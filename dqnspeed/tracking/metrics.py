@@ -89,10 +89,14 @@ class Returns:
     Games count in the order in which they began, each once all that began before it have ended. If they counted as they
     end, short games would come first. A game begins when this process hears of the end of the game before it in its
     environment. Games that begin together count in the order of their environments.
+
+    Attributes:
+        mean: of the last ``window`` games that count (fewer at the start); NaN before the first.
     """
 
     def __init__(self, window: int):
         self.last: deque[Episode] = deque(maxlen=window)
+        self.mean = math.nan
         self.count = 0  # games that count
         self.ended = 0  # games that have ended, also if they wait for older ones
         self.average = Ema()
@@ -132,6 +136,7 @@ class Returns:
         _, episode = heapq.heappop(self._waiting)
         self.count += 1
         self.last.append(episode)
+        self._average_last()
         self.average.add(episode.episode_return)
         return True
 
@@ -139,10 +144,8 @@ class Returns:
         self._begun += 1
         self._open[env] = self._begun
 
-    @property
-    def mean(self) -> float:
-        """Mean of the last ``window`` games that count (fewer at the start); NaN before the first."""
-        return sum(e.episode_return for e in self.last) / len(self.last) if self.last else math.nan
+    def _average_last(self) -> None:
+        self.mean = sum(e.episode_return for e in self.last) / len(self.last) if self.last else math.nan
 
     @property
     def full(self) -> bool:
@@ -161,6 +164,7 @@ class Returns:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.last.extend(_episodes(state["last"]))
+        self._average_last()
         self.count, self.ended, self.average.value = state["count"], state["ended"], state["average"]
         self._waiting = [(episode.begun, episode) for episode in _episodes(state["waiting"])]
         self._open = OrderedDict(state["open"].tolist())

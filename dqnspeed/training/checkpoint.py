@@ -176,6 +176,12 @@ def newest_config(folder: Path) -> tuple[Path, State] | None:
     return None
 
 
+def best_or_newest(folder: Path) -> Path | None:
+    """The checkpoint of ``checkpoints/`` that is played by default; ``None`` if there is none."""
+    best = folder / f"best{SUFFIX}"
+    return best if best.is_file() else next(iter(candidates(folder)), None)
+
+
 def discard_newer(folder: Path, used: Path | None) -> None:
     """Rename what is newer than ``used`` to ``*.damaged``, and delete partly written files.
 
@@ -205,5 +211,4 @@ def _agent_steps(path: Path) -> tuple[float, bool]:
 
 def playable(folder: Path) -> bool:
     """Whether the run in ``folder`` has saved a network, which can be played."""
-    best = folder / CHECKPOINTS / f"best{SUFFIX}"
-    return any(path.is_file() for path in [best, *candidates(folder / CHECKPOINTS)])
+    return best_or_newest(folder / CHECKPOINTS) is not None

@@ -171,6 +171,9 @@ class Evaluator:
 
     def _policy(self, rng: np.random.Generator) -> Policy:
         run, spec = self._run, self._spec
+        run = dataclasses.replace(
+            run, execution=dataclasses.replace(run.execution, compile=False)
+        )  # for the little that it plays
         if not self._config.deterministic:
             return algorithm_of(run).policy(run, spec, self._network, self._device, rng)
         return EpsilonGreedy(self._network, spec.num_actions, run.execution, self._device, rng)

@@ -11,6 +11,7 @@ import torch
 
 from dqnspeed.actors import ActorArguments, Actors, Collected, make_actors
 from dqnspeed.algorithms import Learner, make_buffer, make_learner
+from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.algorithms.memory_estimate import buffer_device
 from dqnspeed.buffers import Buffer
 from dqnspeed.config.options import ConfigError
@@ -31,6 +32,7 @@ from dqnspeed.tracking.time_left import earlier_times
 from dqnspeed.tracking.video import EpisodeVideos
 from dqnspeed.training.checkpoint import Checkpoints
 from dqnspeed.training.evaluation import Evaluator, evaluation_metrics
+from dqnspeed.training.initial_weights import initial_weights
 from dqnspeed.training.progress import Progress
 from dqnspeed.training.request import RunRequest
 from dqnspeed.training.schedule import LearningStart, UpdateSchedule, make_schedule
@@ -79,6 +81,8 @@ class Run:
         self.learning_start = LearningStart(config.algo.learning_starts, updates=0)
         if state:
             self._load(state)
+        elif config.init is not None:
+            self.learner.start_from(initial_weights(config, self.learner.network))
         self.resumed_at = None if state is None else self.agent_steps
         self.callbacks = Callbacks(self._make_callbacks())
         self._evaluated: Mapping[str, float] = {}  # metrics of an evaluation, for the next report
@@ -201,6 +205,8 @@ class Run:
                 learner.on_training_start(self.buffer.storage.recent_frames(self.config.model.background_frames))
             self.buffer.discard_pending()
         due = self.schedule.due(progress.agent_steps, learner.updates)
+        if due and self.config.decay_seconds is not None and isinstance(learner, GradientLearner):
+            learner.set_progress(progress.wall_time_s / self.config.decay_seconds)
         self.updater.run(due)
         if due:
             progress.learnt(learner.updates, self.updater.samples)

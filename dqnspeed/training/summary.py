@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.envs.protocol import protocol_of
 from dqnspeed.system import atomic, machine, signing
 from dqnspeed.tracking.run_folder import BEGUN, CONFIG, SUMMARY
 from dqnspeed.training.run import Run
@@ -24,6 +25,7 @@ def begun(run: RunConfig, label: str) -> dict[str, Any]:
         "kind": list(run.experiment.kind),
         "algo": run.algo.name,
         "env": run.env.id,
+        "protocol": protocol_of(run),
         "reward_bound": run.stop.reward_bound,
         "seed": run.seed,
     }

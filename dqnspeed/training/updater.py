@@ -118,7 +118,7 @@ def make_updater(run: RunConfig, learner: Learner, buffer: Buffer, timer: Timer)
             raise CaptureError("the update", f"{type(buffer).__name__} has no draw_batch()")
         return GraphUpdater(
             learner, buffer, run.algo.batch_size, timer,
-            compiled=execution.compile, in_rounds=not run.parallelism.processes,
+            compiled=bool(execution.compile), in_rounds=not run.parallelism.processes,
         )  # fmt: skip
     compiled = execution.compile and isinstance(learner, GradientLearner)  # a table has no operations to compile
     return EagerUpdater(learner, buffer, run.algo.batch_size, timer, "compiled" if compiled else "eager")

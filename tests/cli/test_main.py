@@ -38,8 +38,8 @@ def test_every_command_is_listed_with_a_line(arguments: list[str], run_here: Com
 @pytest.mark.parametrize(
     ("word", "sentence"),
     [
-        ("trian", "trian: is no command (nearest: train); choose one of train, play, report, "),
-        ("experiment=speedrun", "experiment=speedrun: is no command; choose one of train, play, report, "),
+        ("trian", "trian: is no command (nearest: train); choose one of train, play, publish, "),
+        ("experiment=speedrun", "experiment=speedrun: is no command; choose one of train, play, publish, "),
     ],
 )
 def test_an_unknown_command_is_one_sentence(word: str, sentence: str, run_here: Command) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import sys
 from dataclasses import fields, replace
@@ -179,6 +180,8 @@ def test_epsilon_of_pqn_falls_over_a_tenth_of_the_run(line: str, steps: int) -> 
         ("experiment=speedrun algo.batch_size=1000", 3200),  # the 1024 of a rollout are two batches
         ("parallelism=process parallelism.samples_per_step=8 optimizer.lr_decay_steps=1000", 250),
         ("algo=a2c optimizer.lr_decay_steps=2400", 10),
+        ("algo=a2c optimizer.lr_decay_steps=null stop.max_steps=2400", 10),
+        ("algo=a2c optimizer.lr_decay_steps=null stop.max_minutes=1", math.inf),  # by the clock
     ],
 )
 def test_a_learning_rate_falls_over_agent_steps_whatever_the_batch_and_the_epochs(overrides: str, updates: int) -> None:
@@ -365,6 +368,13 @@ def test_auto_chooses_the_precision_that_the_device_computes_in(native: str, mon
     assert not list(emulated(compose("execution=lean")))
     slow = list(emulated(compose("execution.precision=bf16")))
     assert [sentence.startswith("execution.precision=bf16: ") for sentence in slow] == [True] * (native == "fp32")
+
+
+@pytest.mark.parametrize("found", [["g++"], []])
+def test_updates_are_compiled_by_rule_if_there_is_a_compiler(found: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "compilers", lambda kind: found)
+    chosen = from_hydra(composed_config("execution.compile=null", "device=cpu"))  # make_run() would answer as before
+    assert chosen.execution.compile is bool(found)
 
 
 @pytest.mark.slow

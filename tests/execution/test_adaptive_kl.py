@@ -12,9 +12,9 @@ EVERY = 8  # updates of a rollout
 
 
 def factor_after(divergence: float, updates: int, target: float = 0.01) -> float:
-    adaptive_kl = AdaptiveKL(target, target, 100, EVERY, CPU)
+    adaptive_kl = AdaptiveKL(target, target, EVERY, CPU)
     for update in range(updates):
-        adaptive_kl.observe(torch.tensor(divergence), update)
+        adaptive_kl.observe(torch.tensor(divergence), update, 100)
     return adaptive_kl.state[0].item()
 
 
@@ -37,9 +37,9 @@ def test_the_rate_changes_once_a_rollout_where_the_policy_is_off_its_target(dive
 
 
 def test_what_counts_is_the_mean_of_a_rollout() -> None:
-    adaptive_kl = AdaptiveKL(0.01, 0.01, 100, EVERY, CPU)
+    adaptive_kl = AdaptiveKL(0.01, 0.01, EVERY, CPU)
     for update, divergence in enumerate([0.0, 0.02] * (EVERY // 2)):
-        adaptive_kl.observe(torch.tensor(divergence), update)
+        adaptive_kl.observe(torch.tensor(divergence), update, 100)
     assert adaptive_kl.state.tolist() == [1.0, 0.0]
 
 
@@ -48,7 +48,7 @@ def test_the_rate_stays_within_bounds() -> None:
 
 
 def test_the_target_falls_to_its_last() -> None:
-    adaptive_kl = AdaptiveKL(0.01, 0.001, 4 * EVERY, EVERY, CPU)
+    adaptive_kl = AdaptiveKL(0.01, 0.001, EVERY, CPU)
     for update in range(4 * EVERY, 5 * EVERY):
-        adaptive_kl.observe(torch.tensor(0.01), update)
+        adaptive_kl.observe(torch.tensor(0.01), update, 4 * EVERY)
     assert adaptive_kl.state[0].item() == pytest.approx(1 / CHANGE)

@@ -460,3 +460,16 @@ def test_ctrl_c_ends_a_whole_sweep_and_reports_what_was_left_out(tmp_path: Path)
     ):
         _, errors = run.communicate()
     assert run.returncode == 130 and errors.endswith("the sweep was ended: 2 of its 3 jobs were left out.\n")
+
+
+def test_a_learning_rate_falls_by_the_clock_where_only_minutes_are_given(tmp_path: Path) -> None:
+    run = make_toy(
+        "optimizer.lr=1e-3", "optimizer.lr_final=0", "optimizer.lr_decay_steps=null", "stop.max_steps=null",
+        "stop.max_minutes=0.05", "tracking.report_every_s=0.2",
+    )  # fmt: skip
+    run_in(tmp_path, run)
+    rows = [row for row in lines_of(tmp_path) if "train/learning_rate" in row]
+    expected = [max(0.0, 1e-3 * (1 - row["time"] / 3)) for row in rows]
+    assert len(rows) > 3
+    for row, before, now in zip(rows[1:], expected, expected[1:], strict=False):
+        assert now - 1e-9 <= row["train/learning_rate"] <= before

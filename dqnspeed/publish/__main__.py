@@ -1,0 +1,4 @@
+from dqnspeed.publish import main
+
+if __name__ == "__main__":
+    main()

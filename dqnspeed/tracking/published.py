@@ -1,0 +1,100 @@
+"""Published agents: folders to give away, whose index has the SHA-256 of every file; and the zoo of shipped ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from dqnspeed.config.options import ConfigError, nearest
+from dqnspeed.system import atomic
+from dqnspeed.system.messages import __version__
+from dqnspeed.tracking.run_folder import RUNS, Row, looking_into
+
+INDEX = "index.json"  # in every published folder, and written last
+CARD, EVALUATION, CURVE, CURVE_IMAGE, REPLAY = "README.md", "evaluation.json", "curve.csv", "curve.png", "replay.mp4"
+ADDRESS = "zoo:"
+ZOO = Path(__file__).resolve().parents[1] / "zoo"
+
+
+def is_published(folder: Path) -> bool:
+    with looking_into(folder):
+        return (folder / INDEX).exists()
+
+
+def zoo() -> list[str]:
+    """Names of the games whose agents ship with this package."""
+    return sorted(index.parent.name for index in ZOO.glob(f"*/{INDEX}"))
+
+
+def folder_at(address: str) -> Path:
+    """The folder that ``FOLDER`` or ``zoo:GAME`` names; the files of a published one are checked.
+
+    Raises:
+        ConfigError: the zoo has no such game, or a file is missing or damaged.
+    """
+    folder = Path(address)
+    if address.startswith(ADDRESS):
+        game, games = address.removeprefix(ADDRESS), zoo()
+        if game not in games:
+            there = f"Choose one of {', '.join(games)}" if games else "The zoo of this version is empty"
+            raise ConfigError(f"{address}: there is no such agent{nearest(game, games)}. {there}.")
+        folder = ZOO / game
+    if is_published(folder):
+        _check_files(folder)
+    return folder
+
+
+def output_of(folder: Path) -> Path:
+    """The folder for results of playing the agent in ``folder``; a published folder is never changed."""
+    return Path(RUNS[0], "play", folder.resolve().name) if is_published(folder) else folder
+
+
+def read_evaluation(folder: Path) -> Row | None:
+    """The evaluation of a published agent, with the fields of a line of ``play.jsonl``; ``None`` for a run.
+
+    Raises:
+        ConfigError: the file is damaged.
+    """
+    path = folder / EVALUATION
+    if not is_published(folder):
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        numbers = {name: float(found[name]) for name in ("return_mean", "return_std", "epsilon")}
+        return {**found, **numbers, "games": list(found["games"]), "deterministic": bool(found["deterministic"])}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(f"{path}: is damaged ({type(error).__name__}). {_ADVICE}") from error
+
+
+def write_index(folder: Path) -> None:
+    """Write the index of all files in ``folder``."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != INDEX)
+    files = {path.relative_to(folder).as_posix(): _sha256(path) for path in paths}
+    atomic.write_json(folder / INDEX, {"dqnspeed": __version__, "files": files})
+
+
+_ADVICE = "Get the folder again."
+
+
+def _check_files(folder: Path) -> None:
+    """Raise :class:`ConfigError` if a file of the index is missing or damaged. The card may be edited."""
+    try:
+        known = {str(name): digest for name, digest in json.loads((folder / INDEX).read_bytes())["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{folder / INDEX}: is damaged ({type(error).__name__}). {_ADVICE}") from error
+    for name, digest in known.items():
+        path = folder / name
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ConfigError(f"{folder / INDEX}: names {name}, which is outside of its folder. {_ADVICE}")
+        try:
+            found = _sha256(path) if path.is_file() else ""  # reading a pipe would never end
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
+        if name != CARD and found != digest:
+            problem = "does not match its SHA-256 in" if found else "is missing, and listed in"
+            raise ConfigError(f"{path}: {problem} {INDEX}. {_ADVICE}")
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

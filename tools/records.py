@@ -1,0 +1,136 @@
+"""Keep ``records/runs.csv``, a row for each run behind a published figure, and the tables made from it.
+
+python tools/records.py add TABLE FOLDER...   add runs to a table: pong, atari5, atari26 or tuning
+python tools/records.py tables                write the tables into RECORDS.md
+
+``processor=TEXT`` and ``notes=TEXT`` say more than a run knows, such as "AMD EPYC (Zen 4), 2 cores".
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from dqnspeed.envs.games import rom_of
+from dqnspeed.report.human_normalized import reference_scores
+from dqnspeed.report.runs import Run, read_run, runs_below
+from dqnspeed.system import atomic
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNS, PAGE, PEERS = ROOT / "records" / "runs.csv", ROOT / "RECORDS.md", ROOT / "records" / "cleanrl_ppo.csv"
+COLUMNS = "table", "date", "commit", "processor", "command", "game", "seed", "result", "seconds", "steps", "notes"
+TUNING_GAMES = "pong", "breakout", "space_invaders", "beam_rider", "enduro"
+Row = Mapping[str, str]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command of ``arguments``."""
+    given = dict(argument.split("=", 1) for argument in arguments if argument.startswith(("processor=", "notes=")))
+    words = [argument for argument in arguments if argument.partition("=")[0] not in given]
+    if words == ["tables"]:
+        atomic.write_text(PAGE, with_tables(PAGE.read_text(encoding="utf-8"), rows()))
+    elif len(words) > 2 and words[0] == "add" and words[1] in {*TABLES, "tuning"}:
+        with RUNS.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            for folder in runs_below(map(Path, words[2:])):
+                writer.writerow(row_of(read_run(folder), words[1], given))
+    else:
+        sys.exit(__doc__)
+
+
+def rows(table: str | None = None) -> list[Row]:
+    """Rows of ``runs.csv``, of one table or of all."""
+    with RUNS.open(newline="", encoding="utf-8") as file:
+        return [row for row in csv.DictReader(file) if table in (None, row["table"])]
+
+
+def row_of(run: Run, table: str, given: Row) -> Row:
+    """The row of a run: its mean return of the last 100 training games, its seconds and agent steps.
+
+    ``given`` may name the processor, and notes.
+    """
+    summary, machine = run.summary, run.summary.get("machine") or {}
+    words = ["solved" if run.solved else "", "" if summary.get("busy") is None else "busy machine", given.get("notes")]
+    return {
+        "table": table,
+        "date": datetime.fromtimestamp(run.span[0], timezone.utc).strftime("%Y-%m-%d"),
+        "commit": str(summary.get("git_commit"))[:7],
+        "processor": given.get("processor") or f"{machine.get('cpu')}, {machine.get('cores')} cores",
+        "command": run.command,
+        "game": rom_of(run.env) or run.env,
+        "seed": str(run.seed),
+        "result": f"{run.mean_return:.1f}" if run.mean_return is not None else "",
+        "seconds": f"{run.time_to_solve[0]:.0f}",
+        "steps": str(run.steps),
+        "notes": "; ".join(filter(None, words)),
+    }
+
+
+def with_tables(page: str, found: Sequence[Row]) -> str:
+    """``page`` with each table between its marks replaced by the newest."""
+    for name, make in TABLES.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, _, rest = page.partition(begin)
+        table = "\n".join(make([row for row in found if row["table"] == name]))
+        page = f"{before}{begin}\n{table}\n\n{end}{rest.partition(end)[2]}"
+    return page
+
+
+def normalized(row: Row) -> float:
+    """Human-normalised score of a row."""
+    random, human = reference_scores()[row["game"]]
+    return (float(row["result"]) - random) / (human - random)
+
+
+def pong(found: Sequence[Row]) -> Iterable[str]:
+    """Times to solve Pong, a row for each date, processor and command."""
+    yield "| date | processor | command | seeds | seconds | median |"
+    yield "|---|---|---|---|---|---:|"
+    groups = dict[tuple[str, ...], list[Row]]()
+    for row in found:
+        command = " ".join(word for word in row["command"].split() if not word.startswith("seed="))
+        groups.setdefault((row["date"], row["processor"], command), []).append(row)
+    for (date, processor, command), group in groups.items():
+        times = [float(row["seconds"]) if row["notes"].startswith("solved") else math.inf for row in group]
+        shown = [row["seconds"] if row["notes"].startswith("solved") else f"not in {row['seconds']}" for row in group]
+        median = statistics.median(times)
+        seeds = ", ".join(row["seed"] for row in group)
+        yield f"| {date} | {processor} | `{command}` | {seeds} | {', '.join(shown)} | {median:.0f} |"
+
+
+def atari5(found: Sequence[Row]) -> Iterable[str]:
+    """Mean returns, and the returns of CleanRL's PPO."""
+    lines = [line for line in PEERS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    peers = {row["game"]: float(row["return"]) for row in csv.DictReader(lines)}
+    yield "| game | mean return | CleanRL's PPO, 10 M steps | human-normalised | steps | processor |"
+    yield "|---|---:|---:|---:|---:|---|"
+    for row in found:
+        yield (
+            f"| {row['game']} | {float(row['result']):,.1f} | {peers[row['game']]:,.1f} | {normalized(row):.2f} | "
+            f"{int(row['steps']):,} | {row['processor']} |"
+        )
+
+
+def atari26(found: Sequence[Row]) -> Iterable[str]:
+    """Mean returns and human-normalised scores, highest first, with their median."""
+    scored = [(normalized(row), row) for row in found]
+    yield "| game | mean return | human-normalised | steps | |"
+    yield "|---|---:|---:|---:|---|"
+    for score, row in sorted(scored, key=lambda pair: -pair[0]):
+        remarks = ["tuned on"] * (row["game"] in TUNING_GAMES) + ["at or below random"] * (score <= 0)
+        steps = f"{int(row['steps']):,}"
+        yield f"| {row['game']} | {float(row['result']):,.1f} | {score:.2f} | {steps} | {', '.join(remarks)} |"
+    if scored:
+        yield f"| median of {len(scored)} games | | {statistics.median(score for score, _ in scored):.2f} | | |"
+
+
+TABLES = {"pong": pong, "atari5": atari5, "atari26": atari26}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
