@@ -145,7 +145,7 @@ def sb3_cartpole_dqn(workload: Workload, counter: Counter) -> None:
 
 CASES = {
     "atari_ppo": Case(
-        ["experiment=ppo", "env=pong", "backend=atari_warp"],
+        ["algo=ppo", "env=pong", "backend=atari_warp", "parallelism=overlap"],
         {
             "Stable-Baselines3 PPO": ("stable_baselines3", sb3_atari_ppo),
             "CleanRL's style with EnvPool": ("envpool", envpool_atari_ppo),
