@@ -121,6 +121,7 @@ SMALLER = {  # for on-policy rungs, whose first update would take long to come
     "ppo": ROLLOUTS,
     "pqn": ROLLOUTS,
     "speedrun": ROLLOUTS,
+    "standard": ROLLOUTS,
     "own_env_ppo": ROLLOUTS,
     "q_learning": ["eval.every_steps=100"],
 }
@@ -140,7 +141,7 @@ def test_every_rung_trains_past_its_first_updates(rung: str, tmp_path: Path) -> 
     )  # fmt: skip
     summary = run_in(tmp_path, run)
     assert summary["stopped_by"] == "max_steps" and not summary["solved"]
-    assert (summary["execution"], summary["acting"]) == ("eager", "eager")
+    assert (summary["execution"], summary["acting"]) == ("compiled" if run.execution.compile else "eager", "eager")
     assert summary["updates"] > 0 and summary["agent_steps"] >= 160
     if rung in SMALLER:
         logged = {name for line in lines_of(tmp_path) for name in line}
