@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import gpu_check
+import library_speeds
 import pytest
 import yaml
 from atari_warp.command_line import parse_options
@@ -100,8 +101,8 @@ def check(command: str) -> list[RunConfig]:
         check_install(words[2:])
     elif words[:2] == ["docker", "run"]:
         return composed(words[words.index("dqnspeed") + 1 :])
-    elif words[1:2] == ["tools/library_baselines.py"]:
-        return composed(words[2:])
+    elif words[1:2] == ["tools/library_speeds.py"]:
+        return [library_speeds.CASES[words[2]].workload(words[3:]).run]
     elif re.match(r"python tools/compare_\w+\.py ", command):
         importlib.import_module(Path(words[1]).stem).COMMAND_LINE.read(words[2:])
     elif scripts := [word for word in words if word.startswith((".ci/", "examples/", "tests/", "tools/"))]:

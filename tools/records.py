@@ -88,19 +88,21 @@ def normalized(row: Row) -> float:
 
 
 def pong(found: Sequence[Row]) -> Iterable[str]:
-    """Times to solve Pong, a row for each date, processor and command."""
-    yield "| date | processor | command | seeds | seconds | median |"
+    """Times to solve Pong, a row for each processor and command."""
+    yield "| dates | processor | command | seeds | seconds | median |"
     yield "|---|---|---|---|---|---:|"
     groups = dict[tuple[str, ...], list[Row]]()
     for row in found:
         command = " ".join(word for word in row["command"].split() if not word.startswith("seed="))
-        groups.setdefault((row["date"], row["processor"], command), []).append(row)
-    for (date, processor, command), group in groups.items():
+        groups.setdefault((row["processor"], command), []).append(row)
+    for (processor, command), group in groups.items():
+        group.sort(key=lambda row: int(row["seed"]))
         times = [float(row["seconds"]) if row["notes"].startswith("solved") else math.inf for row in group]
         shown = [row["seconds"] if row["notes"].startswith("solved") else f"not in {row['seconds']}" for row in group]
         median = statistics.median(times)
         seeds = ", ".join(row["seed"] for row in group)
-        yield f"| {date} | {processor} | `{command}` | {seeds} | {', '.join(shown)} | {median:.0f} |"
+        dates = " to ".join(sorted({min(row["date"] for row in group), max(row["date"] for row in group)}))
+        yield f"| {dates} | {processor} | `{command}` | {seeds} | {', '.join(shown)} | {median:.0f} |"
 
 
 def atari5(found: Sequence[Row]) -> Iterable[str]:

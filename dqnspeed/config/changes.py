@@ -36,6 +36,7 @@ KIND_OF = {
     "execution.channels_last": EQUIVALENT,
     "execution.compile": EQUIVALENT,
     "execution.graph": EQUIVALENT,
+    "execution.numpy_acting": EQUIVALENT,
     "device": EQUIVALENT,
     "init": ALGORITHM,
     **dict.fromkeys(("seed", "tracking", "checkpoint", "experiment", "eval", "stop")),

@@ -208,6 +208,7 @@ class ExecutionConfig:
     compile: bool | None = option(
         "torch.compile of the update and, on a CPU, of acting (needs a C++ compiler); null: on a CPU, if there is one"
     )
+    numpy_acting: bool = option("NumPy chooses the actions of small networks without convolutions (CPU)")
     threads: int = option("torch threads of the learner, 0: the cores that actors leave free", ge=0)
     keep_memory: bool = option("reuse the memory of freed tensors (CPU; glibc only)")
     pin_memory: bool = option("page-locked, asynchronous copies of batches that are not drawn on the GPU")

@@ -60,12 +60,18 @@ class NetworkPolicy:
         self.network, self.execution, self._device = network, execution, device
         self._rng, self._random = rng, HostRandom(rng)
         self._to_device = ToDevice(device, execution.pin_memory)
-        compiles = execution.compile and device.type == "cpu"
+        by_numpy = execution.numpy_acting and execution.no_grad and execution.precision == "fp32"
+        self._in_numpy = network.in_numpy() if by_numpy and device.type == "cpu" else None
+        compiles = execution.compile and device.type == "cpu" and self._in_numpy is None
         self._compiled = compiled_for_cpu(self.output) if compiles else None
 
     def output(self, observations: Tensor) -> Tensor:
         """Network output ``(N, K)`` that actions are chosen by."""
         raise NotImplementedError
+
+    def numpy_output(self, *computed: np.ndarray) -> np.ndarray:
+        """:meth:`output`, from what :meth:`Network.in_numpy` has computed."""
+        return computed[0]
 
     def choose(self, output: Array, epsilon: Array | float, random: RandomNumbers) -> tuple[Array, Mapping[str, Array]]:
         """Choose actions ``(N,)`` by ``output``; returns them with ``columns``.
@@ -95,6 +101,8 @@ class NetworkPolicy:
 
     def _compute(self, observations: AnyArray) -> np.ndarray:
         """:meth:`output` of ``observations``, on the host; waits for the device once."""
+        if self._in_numpy is not None and isinstance(observations, np.ndarray):
+            return self.numpy_output(*self._in_numpy(observations))
         with gradients_off(self.execution), precision(self.execution, self._device):
             output = (self._compiled or self.output)(**self._to_device({"observations": observations}))
         return output.detach().cpu().numpy()

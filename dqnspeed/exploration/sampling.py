@@ -24,6 +24,11 @@ class CategoricalPolicy(NetworkPolicy):
         logits, values = self.network.policy_and_value(observations)
         return torch.column_stack([torch.log_softmax(logits, dim=1), values])
 
+    def numpy_output(self, *computed: np.ndarray) -> np.ndarray:
+        logits, values = computed
+        logits = logits - logits.max(axis=1, keepdims=True)
+        return np.column_stack([logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)), values])
+
     def choose(self, output: Array, epsilon: Array | float, random: RandomNumbers) -> tuple[Array, Mapping[str, Array]]:
         log_probs, values = output[:, :-1], output[:, -1]
         actions = draw(log_probs, random)

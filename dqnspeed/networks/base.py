@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -38,6 +38,13 @@ class Network(nn.Module):
     def policy_and_value(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Logits ``(B, num_actions)`` and state values ``(B,)`` of an actor-critic, both float32."""
         raise NotImplementedError
+
+    def in_numpy(self) -> Callable[[np.ndarray], tuple[np.ndarray, ...]] | None:
+        """A function of observations that computes action values, or logits and state values, by NumPy.
+
+        ``None`` if torch is as fast, or the network has layers of its own.
+        """
+        return None
 
     @property
     def num_bytes(self) -> int:

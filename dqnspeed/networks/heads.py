@@ -6,12 +6,14 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec
 from dqnspeed.networks.base import Model, Network, full_precision
+from dqnspeed.networks.in_numpy import in_numpy
 from dqnspeed.networks.preprocess import Preprocess
 
 Linear = Callable[[int, int], nn.Module]  # makes a fully connected layer from its numbers of inputs and outputs
@@ -79,6 +81,12 @@ class QNetwork(TorsoNetwork):
     def forward(self, observations: Tensor) -> Tensor:
         return self.streams(self.features(self.preprocess(observations)))[:, :, 0]
 
+    def in_numpy(self) -> Callable[[np.ndarray], tuple[np.ndarray, ...]] | None:
+        values = in_numpy(self.preprocess, self.features, self.q)
+        if values is None or type(self) is not QNetwork or self.value is not None:
+            return None
+        return lambda observations: (values(observations),)
+
     def streams(self, features: Tensor) -> Tensor:
         """The numbers of each action ``(B, num_actions, outputs)`` for ``features`` ``(B, F)``."""
         q: Tensor = self.q(features).unflatten(1, (-1, self._outputs))
@@ -108,6 +116,18 @@ class PolicyValueNetwork(TorsoNetwork):
 
     def forward(self, observations: Tensor) -> Tensor:
         return self.policy_and_value(observations)[0]
+
+    def in_numpy(self) -> Callable[[np.ndarray], tuple[np.ndarray, ...]] | None:
+        parts = [self.preprocess, self.features, self.hidden], [self.policy], [self.value]
+        shared, policy, value = (in_numpy(*part) for part in parts)
+        if shared is None or policy is None or value is None:
+            return None
+
+        def compute(observations: np.ndarray) -> tuple[np.ndarray, ...]:
+            features = shared(observations)
+            return policy(features), value(features)[:, 0]
+
+        return compute
 
     def policy_and_value(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Logits ``(B, num_actions)`` and state values ``(B,)``, both float32.

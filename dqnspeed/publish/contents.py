@@ -19,6 +19,7 @@ from dqnspeed.play.agent import PlayConfig, load_checkpoint
 from dqnspeed.play.games import play
 from dqnspeed.publish.card import card
 from dqnspeed.system import atomic
+from dqnspeed.tracking.metrics import MEAN_RETURNS
 from dqnspeed.tracking.published import CARD, CURVE, CURVE_IMAGE, EVALUATION, REPLAY
 from dqnspeed.tracking.run_folder import (
     BEGUN,
@@ -34,7 +35,6 @@ from dqnspeed.tracking.run_folder import (
 from dqnspeed.training import state_file
 
 CURVE_POINTS = 500
-RETURNS = ("episode/return_mean_100", "eval/return_mean")  # metrics of the curve
 
 
 def write_agent(partial: Path, given: PlayConfig, folder: Path, half: bool) -> Row:
@@ -80,20 +80,20 @@ def _halved(name: str, array: np.ndarray) -> np.ndarray:
 
 def _write_curve(partial: Path, metrics: Sequence[Row]) -> None:
     """Write the mean returns of a training as a table and, if matplotlib is installed, as an image."""
-    rows = [row for row in metrics if any(row.get(name) is not None for name in RETURNS)]
+    rows = [row for row in metrics if any(row.get(name) is not None for name in MEAN_RETURNS)]
     rows = (
         [rows[i] for i in sorted({*np.linspace(0, len(rows) - 1, CURVE_POINTS).astype(int).tolist()})] if rows else []
     )
     with (partial / CURVE).open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["step", "time", *RETURNS])
-        writer.writerows([[row["step"], row["time"], *(row.get(name, "") for name in RETURNS)] for row in rows])
+        writer.writerow(["step", "time", *MEAN_RETURNS])
+        writer.writerows([[row["step"], row["time"], *(row.get(name, "") for name in MEAN_RETURNS)] for row in rows])
     with contextlib.suppress(ImportError):
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6, 3.5), layout="constrained")
         axes = figure.add_subplot(xlabel="agent steps", ylabel="mean return")
-        for name in RETURNS:
+        for name in MEAN_RETURNS:
             points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
             if points:
                 axes.plot(*zip(*points, strict=True), label=name)

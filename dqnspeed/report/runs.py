@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dqnspeed.tracking import run_folder
-from dqnspeed.tracking.metrics import WINDOW_S
+from dqnspeed.tracking.metrics import EVALUATION_MEAN, TRAINING_MEAN, WINDOW_S
 from dqnspeed.tracking.run_folder import DamagedError, Row
 
-TRAINING_MEAN, EVALUATION_MEAN = "episode/return_mean_100", "eval/return_mean"
 NUMBERS = "steps_per_second", "updates_per_second", "samples_per_step", "return_mean_100", "time_to_solve_s"
 # The types of the fields that a summary must have; the numbers are null if the run failed before it trained.
 REQUIRED_FIELDS: dict[str, Any] = {

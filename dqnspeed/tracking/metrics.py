@@ -17,6 +17,7 @@ from dqnspeed.envs import Episode
 
 WINDOW_S = 10.0  # window of the current speed
 ALPHA = 0.98  # of the exponential means
+MEAN_RETURNS = TRAINING_MEAN, EVALUATION_MEAN = "episode/return_mean_100", "eval/return_mean"
 
 
 class Clock:
@@ -179,7 +180,7 @@ class Returns:
             **counts,
             "episode/return": last.episode_return,
             "episode/length": last.length,
-            "episode/return_mean_100": self.mean,
+            TRAINING_MEAN: self.mean,
             "episode/return_avg": self.average.value or 0.0,
         }
 

@@ -19,6 +19,7 @@ from dqnspeed.envs import Episode
 from dqnspeed.system import atomic, machine, messages
 from dqnspeed.system.signals import EXIT_CODES
 from dqnspeed.tracking.callbacks import Callback, TrainingState
+from dqnspeed.tracking.metrics import MEAN_RETURNS
 from dqnspeed.tracking.run_folder import BEST, WANDB, WANDB_ID, read_overrides
 from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, register_tracker
 
@@ -28,7 +29,6 @@ ANSWER_S = 4.0  # time limit for W&B's server to answer, and then to start a run
 FINISH_S = 60.0  # longest wait at the end of a run for uploads; `wandb sync` sends the rest
 STEP, SECONDS = "agent_step", "time/training_s"  # axes that metrics are drawn against
 OF_THE_CLOCK = ("perf/", "time/")  # metrics that are drawn against SECONDS
-HIGHEST = ("episode/return_mean_100", "eval/return_mean")  # metrics whose highest value is in W&B's summary
 VIDEO = "video"
 # Values of WANDB_MODE; the last two are of earlier versions.
 MODES = {"online": "online", "offline": "offline", "disabled": "disabled", "run": "online", "dryrun": "offline"}
@@ -159,7 +159,7 @@ class WandB(Callback):
             if name not in self._defined:
                 self._defined.add(name)
                 axis = SECONDS if name.startswith(OF_THE_CLOCK) else STEP
-                self._run.define_metric(name, step_metric=axis, summary="max" if name in HIGHEST else None)
+                self._run.define_metric(name, step_metric=axis, summary="max" if name in MEAN_RETURNS else None)
         self._run.log({**values, STEP: step, SECONDS: seconds})
 
     def _log_videos(self) -> None:
