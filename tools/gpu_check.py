@@ -99,7 +99,7 @@ class Part:
         if code != 0:
             return failure(name, code, log)
         summary = json.loads((folder / "summary.json").read_text())
-        shown = ("steps_per_second", "updates_per_second", "startup_s", "peak_gpu_mib", "return_mean_100")
+        shown = ("steps_per_second", "updates_per_second", "peak_gpu_mib", "return_mean_100")
         detail = ", ".join(f"{key} {summary[key]:,.1f}" for key in shown if summary[key] is not None)
         return Result(name, PASSED if summary["updates"] else FAILED, f"{detail}; {summary['execution']}")
 
