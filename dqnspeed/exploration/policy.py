@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dqnspeed.config.schema import ExecutionConfig
 from dqnspeed.envs import AnyArray
-from dqnspeed.execution.arrays import Array
+from dqnspeed.execution.arrays import Array, host
 from dqnspeed.execution.compiling import compiled_for_cpu
 from dqnspeed.execution.precision import gradients_off, precision
 from dqnspeed.execution.transfer import ToDevice
@@ -101,8 +101,8 @@ class NetworkPolicy:
 
     def _compute(self, observations: AnyArray) -> np.ndarray:
         """:meth:`output` of ``observations``, on the host; waits for the device once."""
-        if self._in_numpy is not None and isinstance(observations, np.ndarray):
-            return self.numpy_output(*self._in_numpy(observations))
+        if self._in_numpy is not None:
+            return self.numpy_output(*self._in_numpy(host(observations)))
         with gradients_off(self.execution), precision(self.execution, self._device):
             output = (self._compiled or self.output)(**self._to_device({"observations": observations}))
         return output.detach().cpu().numpy()

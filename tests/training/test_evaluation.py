@@ -171,7 +171,8 @@ def test_a_table_leaves_a_game_that_does_not_end(longest: int, played: int, monk
 def test_an_evaluation_draws_actions_where_asked(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A game's return is 28 and 10 times the sum of its 7 actions, whose mean is 0.4 if they are drawn."""
     for deterministic, mean_action in ((True, 0.0), (False, 0.4)):
-        run = make_toy(f"algo={algo}", "eval.every_steps=1", "eval.episodes=300", f"eval.deterministic={deterministic}")
+        given = [f"eval.deterministic={deterministic}", "execution.numpy_acting=false"]
+        run = make_toy(f"algo={algo}", "eval.every_steps=1", "eval.episodes=300", *given)
         network, logits = make_network(run, describe(run)), torch.log(torch.tensor([0.7, 0.2, 0.1]))
         monkeypatch.setattr(network, "forward", lambda seen: logits.expand(len(seen), -1))  # noqa: B023
         monkeypatch.setattr(network, "policy_and_value", lambda seen: (network(seen), torch.zeros(len(seen))))  # noqa: B023
