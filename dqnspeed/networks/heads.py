@@ -82,7 +82,7 @@ class QNetwork(TorsoNetwork):
         return self.streams(self.features(self.preprocess(observations)))[:, :, 0]
 
     def in_numpy(self) -> Callable[[np.ndarray], tuple[np.ndarray, ...]] | None:
-        values = in_numpy(self.preprocess, self.features, self.q)
+        values = in_numpy(self.preprocess, self.features, *self.q)
         if values is None or type(self) is not QNetwork or self.value is not None:
             return None
         return lambda observations: (values(observations),)
@@ -120,7 +120,7 @@ class PolicyValueNetwork(TorsoNetwork):
     def in_numpy(self) -> Callable[[np.ndarray], tuple[np.ndarray, ...]] | None:
         parts = [self.preprocess, self.features, self.hidden], [self.policy], [self.value]
         shared, policy, value = (in_numpy(*part) for part in parts)
-        if shared is None or policy is None or value is None:
+        if shared is None or policy is None or value is None or type(self) is not PolicyValueNetwork:
             return None
 
         def compute(observations: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_run
+from torch import nn
 
 from dqnspeed.algorithms import make_network, make_policy
 from dqnspeed.envs import EnvSpec
+from dqnspeed.networks.in_numpy import in_numpy
 
 SPEC = EnvSpec((5,), np.dtype(np.float32), 3, stack=2, largest=1.0)
 CPU = torch.device("cpu")
@@ -53,3 +55,17 @@ def test_a_policy_chooses_alike_by_numpy_and_by_torch(algo: str, hidden: str, sc
 )
 def test_others_are_computed_by_torch(overrides: list[str]) -> None:
     assert make_network(make_run("model=mlp", *overrides), SPEC).in_numpy() is None
+
+
+def test_a_layer_that_is_used_twice_counts_twice_and_own_sequences_are_computed_by_torch() -> None:
+    class Doubled(nn.Sequential):
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            doubled: torch.Tensor = 2 * super().forward(values)
+            return doubled
+
+    layer, relu = nn.Linear(4, 4), nn.ReLU()
+    twice = nn.Sequential(layer, relu, nn.Sequential(layer, relu))
+    compute, values = in_numpy(twice), torch.randn(6, 4)
+    assert compute is not None
+    assert compute(values.numpy()) == pytest.approx(twice(values).detach().numpy(), abs=1e-5)
+    assert in_numpy(Doubled(layer, relu)) is None
