@@ -200,7 +200,7 @@ def test_the_divergence_ends_near_its_target_however_many_updates_a_rollout_has(
     reports = [json.loads(text) for text in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     found = [report["train/approx_kl"] for report in reports if "train/approx_kl" in report]  # of a rollout each
     assert len(found) >= 40
-    assert 0.01 / 1.5 < np.mean(found[len(found) // 2 :]) < 0.01 * 1.5
+    assert 0.01 / 2 < np.mean(found[len(found) // 2 :]) < 0.01 * 2
 
 
 @pytest.mark.parametrize("loss", ["mse", "huber"])

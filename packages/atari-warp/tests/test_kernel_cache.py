@@ -170,7 +170,7 @@ def test_a_killed_process_leaves_nothing_that_others_trip_over(filled: Path, tmp
         shutil.copytree(filled, cache, ignore=shutil.ignore_patterns("pong*"))
     process = subprocess.Popen([sys.executable, "-c", PLAY], env=environment(cache), stderr=subprocess.DEVNULL)
     wait_for(lambda: list(cache.rglob(at)))
-    (child,) = children(process.pid)
+    (child,) = compilers(process.pid)
     process.kill()
     process.wait()
     wait_for(lambda: not is_running(child))
@@ -184,8 +184,8 @@ def test_a_process_that_ends_takes_its_compiler_with_it(filled: Path, tmp_path: 
     shutil.copytree(filled, cache, ignore=shutil.ignore_patterns("pong*"))
     script = START + "import time; time.sleep(1); batch.step([0])"
     process = subprocess.Popen([sys.executable, "-c", script], env=environment(cache), stderr=subprocess.PIPE)
-    wait_for(lambda: children(process.pid))
-    (child,) = children(process.pid)
+    wait_for(lambda: compilers(process.pid))
+    (child,) = compilers(process.pid)
     assert process.communicate(timeout=60)[1] == b"" and process.returncode == 0
     wait_for(lambda: not is_running(child))
 
@@ -197,8 +197,8 @@ def test_a_forked_process_keeps_neither_compiler_nor_lock(filled: Path, tmp_path
     script = START + "import os, time; time.sleep(1); os.fork() or time.sleep(600)"  # longer than run() waits
     process = subprocess.Popen([sys.executable, "-c", script], env=environment(cache), start_new_session=True)
     try:
-        wait_for(lambda: len(children(process.pid)) == 1)
-        (child,) = children(process.pid)
+        wait_for(lambda: compilers(process.pid))
+        (child,) = compilers(process.pid)
         assert process.wait(60) == 0
         wait_for(lambda: not is_running(child))
         assert run(cache, "-c", PLAY).returncode == 0
@@ -241,7 +241,7 @@ def test_games_are_compiled_ahead(filled: Path, tmp_path: Path) -> None:
     )
     process = subprocess.Popen([sys.executable, "-c", script], env=environment(cache), stderr=subprocess.PIPE)
     wait_for(lambda: list(cache.rglob("freeway*.lock")))
-    (child,) = children(process.pid)
+    (child,) = compilers(process.pid)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[1] == b"" and process.returncode == 130
     wait_for(lambda: not is_running(child))
@@ -272,10 +272,12 @@ def wait_for(condition: Any) -> None:
         time.sleep(0.02)
 
 
-def children(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split() for line in found.splitlines()]
-    return [int(row[0]) for row in rows if int(row[1]) == pid and not row[2].startswith("Z")]
+def compilers(pid: int) -> list[int]:
+    """Processes that compile for process ``pid``: not what it forked, nor a program that it has just asked."""
+    command = ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,args="]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = [row for row in map(str.split, found.splitlines()) if row[1] == str(pid) and row[4:6] == ["-I", "-c"]]
+    return [int(row[0]) for row in rows if not row[2].startswith("Z")]
 
 
 def is_running(pid: int) -> bool:
