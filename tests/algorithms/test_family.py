@@ -195,12 +195,12 @@ def test_a_divergence_of_more_than_one_and_a_half_targets_ends_learning_from_a_r
 @pytest.mark.parametrize("updates", [32, 160])
 def test_the_divergence_ends_near_its_target_however_many_updates_a_rollout_has(updates: int, tmp_path: Path) -> None:
     line = ["algo=ppo", "model.hidden=[16]", "algo.num_steps=32", "algo.batch_size=32", f"algo.epochs={updates // 8}"]
-    line += ["algo.adaptive_kl_target=0.01", "algo.clip_range=0.2", "optimizer.lr=3e-3", "stop.max_steps=12000"]
+    line += ["algo.adaptive_kl_target=0.01", "algo.clip_range=0.2", "optimizer.lr=3e-3", "stop.max_steps=24000"]
     train_in(tmp_path, make_run(*CARTPOLE, *line, "stop.reward_bound=null", "tracking.report_every_s=0.001"))
     reports = [json.loads(text) for text in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     found = [report["train/approx_kl"] for report in reports if "train/approx_kl" in report]  # of a rollout each
     assert len(found) >= 40
-    assert 0.01 / 2 < np.mean(found[len(found) // 2 :]) < 0.01 * 2
+    assert 0.01 / 1.5 < np.mean(found[len(found) // 2 :]) < 0.01 * 1.5
 
 
 @pytest.mark.parametrize("loss", ["mse", "huber"])
