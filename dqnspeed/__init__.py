@@ -17,15 +17,15 @@ from dqnspeed.config.options import ConfigError, path_of
 from dqnspeed.system.messages import __version__, about
 
 if TYPE_CHECKING:
+    from dqnspeed.agents.agent import Agent
     from dqnspeed.cli.errors import RunError
     from dqnspeed.config.schema import RunConfig
-    from dqnspeed.play.agent import Agent
     from dqnspeed.tracking.callbacks import Callback
     from dqnspeed.tracking.results import Results
 
 # Imported at their first use, because torch and the environments take seconds to import.
 _CLASSES = {
-    "Agent": "dqnspeed.play.agent",
+    "Agent": "dqnspeed.agents.agent",
     "Callback": "dqnspeed.tracking.callbacks",
     "Results": "dqnspeed.tracking.results",
     "RunConfig": "dqnspeed.config.schema",
@@ -72,7 +72,10 @@ def compose(overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def train(
-    overrides: Sequence[str] = (), folder: str | Path | None = None, callbacks: Sequence[Callback] = ()
+    overrides: Sequence[str] = (),
+    folder: str | Path | None = None,
+    callbacks: Sequence[Callback] = (),
+    live: bool = False,
 ) -> Results:
     """Train an agent in this process, as the command line does, and return the results as :func:`read` does.
 
@@ -94,6 +97,8 @@ def train(
         overrides: as on the command line, including ``resume=FOLDER``.
         folder: new folder of the run; by default a folder below ``outputs/`` in the working folder.
         callbacks: objects whose methods are called at the events of the training.
+        live: serve a page that shows the training, as ``live=true`` does; in a notebook show the mean return and games
+            below the cell, too.
 
     Raises:
         ConfigError: as :func:`compose`; or the folder cannot be used, or there is nothing to resume. Nothing was
@@ -110,7 +115,7 @@ def train(
     """
     from dqnspeed.cli import api
 
-    return api.train(overrides, folder, callbacks)
+    return api.train(overrides, folder, callbacks, live)
 
 
 def read(folder: str | Path) -> Results:
@@ -139,8 +144,8 @@ def load(folder: str | Path, checkpoint: str = "best", device: str = "auto", tru
     """Load the trained agent of a run.
 
     Args:
-        folder: folder of a run or of a published agent, one of its checkpoints, or ``zoo:GAME``, an agent that ships
-            with this package.
+        folder: folder of a run or of a published agent, one of its checkpoints, ``zoo:GAME``, an agent that ships with
+            this package, or ``hub:USER/NAME``, an agent on the Hugging Face Hub.
         checkpoint: ``best`` (the newest if there is none), ``final`` or the name of another file in ``checkpoints/``.
         device: device of the network: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         trust: import an environment that the run's files name, even if they were not made here.
@@ -158,9 +163,9 @@ def load(folder: str | Path, checkpoint: str = "best", device: str = "auto", tru
         >>> observation, reward, terminated, truncated, info = env.step(agent.act(observation))
         >>> env.close()
     """
-    from dqnspeed.play.agent import load as load_agent
+    from dqnspeed.agents.agent import load_undisturbed
 
-    return load_agent(path_of(folder), checkpoint, device, trust)
+    return load_undisturbed(path_of(folder), checkpoint, device, trust)
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ import getpass
 import multiprocessing
 import multiprocessing.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 TESTS = Path(__file__).parent
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 Cli = Callable[..., subprocess.CompletedProcess[str]]  # the types of fixtures
 Command = Callable[..., tuple[int, str, str]]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run side by side
@@ -252,8 +254,9 @@ def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 # Folders and files whose tests train or start processes.
-SLOW = {"doctor", "play", "publish", "tracking", "training", "test_plugins.py", "actors/test_process.py",
-        "actors/test_ray.py", "cli/test_resume.py", "cli/test_sweep.py", "cli/test_trust.py"}  # fmt: skip
+SLOW = {"agents", "doctor", "live", "play", "publish", "tracking", "training", "test_plugins.py",
+        "actors/test_process.py", "actors/test_ray.py", "cli/test_resume.py", "cli/test_sweep.py",
+        "cli/test_trust.py"}  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -282,6 +285,18 @@ def temporary_files_go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         patch.setattr(tempfile, "tempdir", folder)
         patch.setenv("XDG_STATE_HOME", f"{folder}/state")  # not the user's key
         yield
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Headless Chromium, which is shared by all tests of a process."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture(autouse=True)

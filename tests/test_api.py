@@ -31,8 +31,8 @@ from hydra.core.utils import JobRuntime
 from omegaconf import OmegaConf
 
 import dqnspeed
+from dqnspeed.agents.environment import AgentEnv
 from dqnspeed.envs import Step, describe, make_vector_env
-from dqnspeed.play.environment import AgentEnv
 from dqnspeed.tracking.run_folder import METRICS, SUMMARY, read_metrics
 from dqnspeed.training import evaluation
 from dqnspeed.training.evaluation import play_games

@@ -43,7 +43,10 @@ def compose(overrides: Sequence[str]) -> RunConfig:
 
 
 def train(
-    overrides: Sequence[str] = (), folder: str | Path | None = None, callbacks: Sequence[Callback] = ()
+    overrides: Sequence[str] = (),
+    folder: str | Path | None = None,
+    callbacks: Sequence[Callback] = (),
+    live: bool = False,
 ) -> Results:
     """Implementation of :func:`dqnspeed.train`."""
     startup.begin()
@@ -52,6 +55,7 @@ def train(
         raise RuntimeError("dqnspeed.train: call it under if __name__ == '__main__', since its processes import this.")
     _check_texts(overrides)
     _check_callbacks(callbacks)
+    overrides = [*overrides, *(["live=true"] if live else [])]
     folder = None if folder is None else path_of(folder)
     ask_again()  # the user may have logged in since
     with undisturbed(), contextlib.ExitStack() as resources:

@@ -41,6 +41,7 @@ from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
 from dqnspeed.system import machine, seeding
 from dqnspeed.tracking import make_trackers
+from dqnspeed.tracking.live_page import check_live
 from dqnspeed.tracking.run_folder import SWEEP, holds_run, looking_into, why_not_made
 from dqnspeed.tracking.video import check_video
 from dqnspeed.tracking.wandb import overruled
@@ -155,6 +156,7 @@ def check_run(run: RunConfig) -> EnvSpec:
     algorithm_of(run).check_spec(run, spec)
     check_fits(run, spec, buffer_device(run, spec))
     check_video(run, spec)
+    check_live(run)
     for warning in (*warnings, *emulated(run), *overruled(run.tracking)):
         log.warning("%s", warning)
     return spec

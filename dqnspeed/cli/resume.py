@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 PREFIX = "resume="
 # Keys that may change in a resumed run, beside options with ``changeable=True``.
 CHANGEABLE = (
-    "stop.", "eval.", "tracking.", "checkpoint.", "optimizer.lr", "algo.max_grad_norm", "device", "backend.",
+    "stop.", "eval.", "tracking.", "checkpoint.", "live", "optimizer.lr", "algo.max_grad_norm", "device", "backend.",
     "execution.threads", "execution.keep_memory", "execution.graph", "execution.precision",
     "replay.device", "parallelism.timeout_s", "parallelism.restart_actors",
 )  # fmt: skip

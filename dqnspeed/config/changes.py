@@ -39,7 +39,7 @@ KIND_OF = {
     "execution.numpy_acting": EQUIVALENT,
     "device": EQUIVALENT,
     "init": ALGORITHM,
-    **dict.fromkeys(("seed", "tracking", "checkpoint", "experiment", "eval", "stop")),
+    **dict.fromkeys(("seed", "tracking", "checkpoint", "live", "experiment", "eval", "stop")),
 }
 
 

@@ -294,7 +294,10 @@ class RunConfig:
     num_envs: int = option("environments of each actor, 0: chosen by the number of cores", ge=0, le=4096)
     seed: int = option("seed of all random numbers", ge=0, lt=2**32)
     device: str = option("device of the learner", choices=("auto", "cpu", "cuda", "mps"))
-    init: str | None = option("initial weights: folder of a run or of a published agent, or zoo:GAME; null: random")
+    live: bool = option("serve a page that shows the training")
+    init: str | None = option(
+        "initial weights: folder of a run or of a published agent, zoo:GAME or hub:USER/NAME; null: random"
+    )
 
     @property
     def total_envs(self) -> int:

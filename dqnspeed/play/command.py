@@ -7,13 +7,15 @@ import json
 import signal
 import sys
 
+from dqnspeed.agents.agent import folder_of
 from dqnspeed.cli.app import fail, run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import ActorError
-from dqnspeed.play.agent import NEWEST_RUN, PlayConfig, folder_of
 from dqnspeed.play.card import beside_card, zoo_table
 from dqnspeed.play.games import play
+from dqnspeed.play.options import NEWEST_RUN, PlayConfig
+from dqnspeed.play.web import play_in_browser
 from dqnspeed.system import atomic
 from dqnspeed.system.signals import ending_signals
 from dqnspeed.tracking.published import output_of, read_evaluation
@@ -21,7 +23,7 @@ from dqnspeed.tracking.run_folder import PLAYED, newest_run
 from dqnspeed.training.checkpoint import playable
 
 COMMAND_LINE = CommandLine(
-    "python -m dqnspeed.play [run=FOLDER|zoo:GAME] [KEY=VALUE...]",
+    "python -m dqnspeed.play [run=FOLDER|zoo:GAME|hub:USER/NAME] [KEY=VALUE...]",
     "Watch a trained agent, record its games, and see its score. zoo=list prints the agents that ship here.",
     PlayConfig,
 )
@@ -35,6 +37,9 @@ def _main() -> None:
     if options.run == NEWEST_RUN:
         options = dataclasses.replace(options, run=str(newest_run("run with something to play", playable)))
         print(f"plays the newest run, {options.run}", flush=True)
+    if options.screen == "web":
+        play_in_browser(options)
+        return
     folder = folder_of(options.run)
     card = read_evaluation(folder)
     try:

@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 
 from dqnspeed import envs
+from dqnspeed.agents.agent import Agent, load
+from dqnspeed.agents.choice import ActionChoice
+from dqnspeed.agents.saliency import check_saliency
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import AnyArray, Step
 from dqnspeed.envs.backends import auto
 from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.arrays import host
 from dqnspeed.networks.table import Table
-from dqnspeed.play.agent import Agent, PlayConfig
+from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.recorder import Recorder, print_write_errors
 from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
 from dqnspeed.play.tables import draw_table
@@ -46,9 +49,9 @@ class Session:
         recorder: Recorder,
         screen: Screen | None,
     ):
-        self._agent, self._options, self._deterministic = agent, options, deterministic
+        self._agent, self._options = agent, options
         self._names, self._recorder, self._screen = names, recorder, screen
-        self._rng = np.random.default_rng(options.seed)
+        self._choose = ActionChoice(options.seed, drawn=not deterministic, epsilon=options.epsilon)
         self._values = np.zeros((options.num_envs, len(names)), np.float32)  # outputs for the last observations
         self.games, self.results, self.counts = list[Game](), list[dict[str, Any]](), Counter[str]()
 
@@ -56,12 +59,7 @@ class Session:
         """Actions ``(N,)`` for observations ``(N, stack * C, ...)``."""
         self._recorder.start()
         self._values = self._agent.compute(self._agent.network, host(observations))
-        # The largest sum of a logit and Gumbel noise is a draw from the softmax.
-        noise = 0 if self._deterministic else self._rng.gumbel(size=self._values.shape)
-        is_random = self._rng.random(len(self._values)) < self._options.epsilon
-        drawn = self._rng.integers(self._values.shape[1], size=len(self._values))
-        actions: np.ndarray = np.where(is_random, drawn, (self._values + noise).argmax(axis=1))
-        return actions
+        return self._choose(self._values)
 
     def watch(self, observations: AnyArray, actions: np.ndarray, step: Step) -> None:
         """Count, record and show a step."""
@@ -96,18 +94,14 @@ def play(options: PlayConfig) -> dict[str, Any]:
     has_window = wants_window(options)
     if options.record:
         check_encoder("record=true")
-    agent = Agent(options)
-    algo, deterministic = agent.config.algo, options.deterministic
-    deterministic = agent.config.eval.deterministic if deterministic is None else deterministic
-    if not deterministic and not algo.has_policy:
-        raise ConfigError(
-            f"deterministic=false: algo={algo.name} learns action values and no policy to draw from. "
-            f"Use epsilon=0.05 for some random actions."
-        )
+    agent = load(options.run, options.checkpoint, options.device, options.trust, options.noop_max)
+    deterministic = is_deterministic(agent, options)
+    if options.saliency:
+        check_saliency(agent)
     check_links(agent.output)
     renders = has_window or options.record
     if renders and (problem := _render_problem(agent)):
-        if options.window or options.record:
+        if options.screen or options.record:
             raise problem
         print(f"The games are not shown: {problem}")
         has_window = renders = False
@@ -130,7 +124,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
         except WindowClosedError:
             is_closed = True
     games = session.games
-    other = "deterministic=false" if algo.has_policy and deterministic else "epsilon=0.05"
+    other = "deterministic=false" if agent.has_policy and deterministic else "epsilon=0.05"
     if is_closed and not games:
         raise KeyboardInterrupt
     if not games:
@@ -157,18 +151,31 @@ def play(options: PlayConfig) -> dict[str, Any]:
     }
 
 
+def is_deterministic(agent: Agent, options: PlayConfig) -> bool:
+    """Whether the agent takes its best action.
+
+    Raises:
+        ConfigError: ``deterministic=false`` asks to draw from a policy that the agent has not.
+    """
+    chosen = agent.config.eval.deterministic if options.deterministic is None else options.deterministic
+    if not chosen and not agent.has_policy:
+        raise ConfigError(
+            f"deterministic=false: algo={agent.config.algo.name} learns action values and no policy to draw from. "
+            f"Use epsilon=0.05 for some random actions."
+        )
+    return chosen
+
+
 def _unshown(options: PlayConfig) -> PlayConfig:
     """``options`` for several games at once, without a window.
 
     Raises:
         ConfigError: a window or a film is asked for.
     """
-    for name in ("window", "record"):
-        if getattr(options, name):
-            raise ConfigError(
-                f"num_envs={options.num_envs}: does not go with {name}=true, which takes one. Leave it out."
-            )
-    return dataclasses.replace(options, window=False, num_envs=min(options.num_envs, options.episodes))
+    shown = f"screen={options.screen}" if options.screen not in (None, "none") else "record=true"
+    if options.record or shown != "record=true":
+        raise ConfigError(f"num_envs={options.num_envs}: does not go with {shown}, which takes one. Leave it out.")
+    return dataclasses.replace(options, screen="none", num_envs=min(options.num_envs, options.episodes))
 
 
 def _draw(agent: Agent, names: list[str]) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from dqnspeed.agents.agent import Agent
+from dqnspeed.agents.overlay import Overlay
+from dqnspeed.agents.saliency import saliency
 from dqnspeed.envs import Step, VectorEnv
 from dqnspeed.execution.arrays import host
-from dqnspeed.play.agent import Agent, PlayConfig
-from dqnspeed.play.overlay import Overlay
+from dqnspeed.play.options import PlayConfig
 from dqnspeed.tracking.run_folder import VIDEOS
 from dqnspeed.tracking.video import Film, enlarge
 
@@ -41,7 +43,9 @@ class Recorder:
         self._folder = agent.output / VIDEOS
         self._film: Film | None = None
         spec = agent.spec
-        self._overlay = Overlay(names, spec.stack, spec.largest, agent.outputs) if options.overlay else None
+        has_overlay = options.overlay or options.saliency
+        self._overlay = Overlay(names, spec.stack, spec.largest, agent.outputs) if has_overlay else None
+        self._agent = agent if options.saliency else None
         self._before: np.ndarray | None = None  # the image before the step
         self._steps, self._total = 0, 0.0
 
@@ -85,7 +89,10 @@ class Recorder:
     def _drawn(
         self, image: np.ndarray, observation: np.ndarray, values: np.ndarray | None, action: int | None, caption: str
     ) -> np.ndarray:
-        return image if self._overlay is None else self._overlay.draw(image, observation, values, action, caption)
+        if self._overlay is None:
+            return image
+        salient = None if self._agent is None else saliency(self._agent, observation)
+        return self._overlay.draw(image, observation, values, action, caption, salient)
 
     def end(self, name: str) -> Path | None:
         """End the video of a game.

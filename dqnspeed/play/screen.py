@@ -11,20 +11,22 @@ from typing import Any
 import numpy as np
 
 from dqnspeed.config.options import ConfigError
-from dqnspeed.play.agent import PlayConfig
+from dqnspeed.play.options import PlayConfig
+
+ELSEWHERE = "screen=web shows them in a browser, and record=true writes videos."
 
 
 def wants_window(options: PlayConfig) -> bool:
     """Whether games are shown in a window.
 
     Raises:
-        ConfigError: ``window=true`` asks for a window, and none can be opened.
+        ConfigError: ``screen=window`` asks for a window, and none can be opened.
     """
-    if options.window is False:
+    if options.screen == "none":
         return False
     problem = _window_problem()
-    if problem and options.window:
-        raise ConfigError(f"window=true: {problem}")
+    if problem and options.screen:
+        raise ConfigError(f"screen=window: {problem}")
     if problem and not options.record:
         print(f"The games are not shown: {problem}")
     return not problem
@@ -34,7 +36,7 @@ def _window_problem() -> str:
     """Reason why no window can be opened here, and a fix; empty if a window can be opened."""
     displays = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     if sys.platform not in ("darwin", "win32") and not any(os.environ.get(name) for name in displays):
-        return "there is no display here. record=true writes videos instead."
+        return f"there is no display here. {ELSEWHERE}"
     if importlib.util.find_spec("pygame") is None:
         return "pygame is not installed. pip install 'dqnspeed[play]' installs it."
     import pygame
@@ -49,7 +51,7 @@ def _window_problem() -> str:
         problem = str(error)
     finally:
         pygame.display.quit()
-    return problem and f"a window cannot be opened ({problem}). record=true writes videos instead."
+    return problem and f"a window cannot be opened ({problem}). {ELSEWHERE}"
 
 
 class WindowClosedError(Exception):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
+from dqnspeed.tracking.hub import HUB
 from dqnspeed.tracking.published import CURVE, CURVE_IMAGE, EVALUATION
 from dqnspeed.tracking.run_folder import BEST, CONFIG
 
@@ -31,6 +33,7 @@ def card(name: str, facts: Mapping[str, Any], evaluation: Mapping[str, Any], ima
     )
     limits = "\n".join(f"- {limit}" for limit in _limits(facts, evaluation))
     play, tune = shlex.join([*PYTHON, "dqnspeed.play", f"run={name}"]), _training(facts, f"init={name}")
+    extra = "'dqnspeed[hub]'" if name.startswith(HUB) else "dqnspeed"
     return f"""---
 {metadata}---
 
@@ -45,7 +48,7 @@ Mean return **{_score(evaluation)}** over {len(evaluation["games"])} games.
 ## Use
 
 ```bash
-pip install dqnspeed
+pip install {extra}
 {play}
 {tune}
 ```
@@ -59,6 +62,16 @@ returns during it, `{EVALUATION}` every game of the evaluation. No file is unpic
 """
 
 
+def renamed(text: str, name: str) -> str:
+    """The text of a card whose commands play the agent ``name``."""
+    found = re.search(r"dqnspeed\.play run=(\S+)", text)
+    if found is None:
+        return text  # somebody has edited it
+    for before, after in (("run=", ""), ("init=", ""), ('load("', '"')):
+        text = text.replace(f"{before}{found[1]}{after}", f"{before}{name}{after}")
+    return text
+
+
 def _metadata(name: str, algo: str, env: str, evaluation: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata of the card, in the form that Stable-Baselines3 and CleanRL write for agents."""
     task = {"type": "reinforcement-learning", "name": "reinforcement-learning"}
@@ -68,7 +81,7 @@ def _metadata(name: str, algo: str, env: str, evaluation: Mapping[str, Any]) -> 
         "library_name": "dqnspeed",
         "pipeline_tag": "reinforcement-learning",
         "tags": [env, algo, "reinforcement-learning", "deep-reinforcement-learning", "dqnspeed"],
-        "model-index": [{"name": name, "results": [result]}],
+        "model-index": [{"name": name.removeprefix(HUB), "results": [result]}],
     }
 
 

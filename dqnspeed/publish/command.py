@@ -7,28 +7,32 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError
 
+from dqnspeed.agents.agent import BEST_CHECKPOINT, DEVICES, folder_of
 from dqnspeed.cli.app import fail, run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.envs import ActorError
-from dqnspeed.play.agent import BEST_CHECKPOINT, PlayConfig, folder_of
+from dqnspeed.play.options import PlayConfig
+from dqnspeed.publish.card import renamed
 from dqnspeed.publish.contents import write_agent, write_card, write_evaluation, write_film
 from dqnspeed.system import atomic, machine, messages
 from dqnspeed.system.signals import ending_signals
-from dqnspeed.tracking.published import is_published, write_index
+from dqnspeed.tracking.hub import HUB, check_upload, upload
+from dqnspeed.tracking.published import CARD, is_published, write_index
 from dqnspeed.tracking.video import check_encoder
 
 
 @dataclass(frozen=True)
 class PublishConfig:
-    run: str = option("folder of the run")
-    to: str = option("new folder to give away")
+    run: str = option("folder of the run; for an upload also of a published agent")
+    to: str = option("new folder to give away, or hub:USER/NAME to upload it to the Hugging Face Hub")
     checkpoint: str = option("best, final, or the name of another file in checkpoints/", default=BEST_CHECKPOINT)
     episodes: int = option("games of the evaluation", ge=2, default=100)
     num_envs: int = option("games of the evaluation that are played at once", ge=1, le=4096, default=8)
@@ -36,11 +40,11 @@ class PublishConfig:
     half: bool = option("store the weights in 16 bits, and evaluate them so", default=False)
     video: bool = option("film a game", default=True)
     trust: bool = option("import an environment named by files of the run that were not written here", default=False)
-    device: str = option("device of the network", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+    device: str = option("device of the network", choices=DEVICES, default="auto")
 
 
 COMMAND_LINE = CommandLine(
-    "python -m dqnspeed.publish run=FOLDER to=FOLDER2 [KEY=VALUE...]",
+    "python -m dqnspeed.publish run=FOLDER to=FOLDER2|hub:USER/NAME [KEY=VALUE...]",
     "Make a folder to give away: a trained agent, its evaluation, its learning curve, a film, and a model card.",
     PublishConfig,
 )
@@ -58,19 +62,43 @@ def publish(options: PublishConfig) -> Path:
         raise ConfigError(f"to={options.to}: {what} is there already. Name a new folder.")
     if is_published(folder):
         raise ConfigError(f"run={options.run}: is published already. Copy its folder.")
+    _make(to, folder, options, to.name)
+    return to
+
+
+def publish_on_hub(options: PublishConfig) -> str:
+    """Make a folder of the agent, or copy a published one, upload it, and return the address of its page.
+
+    Raises:
+        ConfigError: as :func:`publish`; or the Hub does not take it or does not answer.
+    """
+    check_upload(options.to)
+    folder = folder_of(options.run)
+    with tempfile.TemporaryDirectory() as temporary:
+        made = Path(temporary, "agent")
+        if is_published(folder):
+            shutil.copytree(folder, made)
+            atomic.write_text(made / CARD, renamed((made / CARD).read_text(encoding="utf-8"), options.to))
+            write_index(made)
+        else:
+            _make(made, folder, options, options.to)
+        print("uploads it", flush=True)
+        return upload(made, options.to)
+
+
+def _make(to: Path, folder: Path, options: PublishConfig, name: str) -> None:
+    """Make the folder ``to`` of the agent in ``folder``, whose card calls it ``name``."""
     if options.video:
         check_encoder("video=true")
     with _partial_folder(to) as partial:
-        given = PlayConfig(options.run, checkpoint=options.checkpoint, trust=options.trust)
-        facts = write_agent(partial, given, folder, options.half)
+        facts = write_agent(partial, folder, options.run, options.checkpoint, options.trust, options.half)
         # The weights are played as they are stored; the code that they need was checked with the run.
-        played = PlayConfig(str(partial), trust=True, seed=options.seed, window=False, device=options.device)
+        played = PlayConfig(str(partial), trust=True, seed=options.seed, screen="none", device=options.device)
         if options.video:
             write_film(partial, played)
         evaluation = write_evaluation(partial, played, options.episodes, options.num_envs)
-        write_card(partial, to.name, facts, evaluation)
+        write_card(partial, name, facts, evaluation)
         write_index(partial)
-    return to
 
 
 @contextlib.contextmanager
@@ -93,6 +121,9 @@ def _partial_folder(to: Path) -> Iterator[Path]:
 def _main() -> None:
     options, _ = COMMAND_LINE.read(sys.argv[1:])
     try:
+        if options.to.startswith(HUB):
+            print(f"{publish_on_hub(options)}\nplay it: {messages.command('play', f'run={options.to}')}")
+            return
         to = publish(options)
     except ActorError as error:
         fail(str(error), code=1)

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from dqnspeed.agents.agent import load_checkpoint
 from dqnspeed.cli import resume, trust
 from dqnspeed.config.options import ConfigError
-from dqnspeed.play.agent import PlayConfig, load_checkpoint
 from dqnspeed.play.games import play
+from dqnspeed.play.options import PlayConfig
 from dqnspeed.publish.card import card
 from dqnspeed.system import atomic
 from dqnspeed.tracking.metrics import MEAN_RETURNS
@@ -37,22 +38,24 @@ from dqnspeed.training import state_file
 CURVE_POINTS = 500
 
 
-def write_agent(partial: Path, given: PlayConfig, folder: Path, half: bool) -> Row:
+def write_agent(partial: Path, folder: Path, run: str, checkpoint: str, trusted: bool, half: bool) -> Row:
     """Write weights, configuration, facts and learning curve of the run in ``folder``; returns the facts.
 
     Args:
+        run: the address of the run; ``checkpoint``: the name of its checkpoint.
+        trusted: import an environment that the run's files name.
         half: store weights in 16 bits.
 
     Raises:
         ConfigError: the checkpoint is missing or damaged, names code that is not trusted, or has too large a weight.
     """
-    _, state, composed = load_checkpoint(given, folder)
+    _, state, composed = load_checkpoint(run, checkpoint, folder)
     config = resume.plain_of(composed)
-    trust.check_code({"env": config["env"]}, folder, given.trust)
+    trust.check_code({"env": config["env"]}, folder, trusted)
     try:
         weights, agent_steps = dict(state["learner"]["network"]), int(state["progress"]["agent_steps"])
     except (KeyError, TypeError) as error:
-        raise ConfigError(f"checkpoint={given.checkpoint}: holds no network of this version of dqnspeed.") from error
+        raise ConfigError(f"checkpoint={checkpoint}: holds no network of this version of dqnspeed.") from error
     if half:
         weights = {name: _halved(name, array) for name, array in weights.items()}
     kept = {"learner": {"network": weights}, "progress": {"agent_steps": agent_steps}, "config": config}

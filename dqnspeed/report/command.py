@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
+from dqnspeed.live.server import PageServer, has_server
 from dqnspeed.report import pictures
 from dqnspeed.report.contents import Report
 from dqnspeed.report.export import CURVES_CSV, RUNS_CSV, write_csv
@@ -77,10 +79,16 @@ def _main() -> None:
                 usable.append(folder)
     report = read_report(options, usable, problems)
     out = Path(options.out) if options.out else next(iter(usable), Path())
-    while options.watch and not report.progress.is_done:
-        _show_progress(report, out)
-        time.sleep(REFRESH_S)
-        report = read_report(options, usable, problems)
+    if options.watch and not report.progress.is_done:
+        with contextlib.ExitStack() as resources:
+            server = resources.enter_context(contextlib.closing(PageServer(""))) if has_server() else None
+            while not report.progress.is_done:
+                _show_progress(report, out, server)
+                time.sleep(REFRESH_S)
+                report = read_report(options, usable, problems)
+            if server is not None and server.was_visited and report.rungs:
+                server.set_page(render_page(report, out))
+                server.wait_for_visit(2 * REFRESH_S)
     if report.rungs:
         _write_files(report, out, options.export)
     elif not report.problems:
@@ -127,14 +135,17 @@ def read_report(options: ReportConfig, folders: Sequence[Path], problems: Sequen
     return Report(rungs, baseline, options.title, progress, found, search, scores)
 
 
-def _show_progress(report: Report, out: Path) -> None:
+def _show_progress(report: Report, out: Path, server: PageServer | None) -> None:
     """Write the page, which browsers reload, and print the progress of the runs."""
     sentence = report.progress.sentence()
     if report.rungs:
         _make_folder(out)
-        page = out / PAGE
-        atomic.write_text(page, render_page(report, out, REFRESH_S))
-        sentence += f" {page.absolute().as_uri()} shows the page. Ctrl-C ends its updates."
+        page, text = out / PAGE, render_page(report, out, REFRESH_S)
+        atomic.write_text(page, text)
+        if server is not None:
+            server.set_page(text)
+        at = page.absolute().as_uri() if server is None else server.url
+        sentence += f" {at} shows the page. Ctrl-C ends its updates."
     print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
 
 

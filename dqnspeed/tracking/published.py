@@ -1,4 +1,4 @@
-"""Published agents: folders to give away, whose index has the SHA-256 of every file; and the zoo of shipped ones."""
+"""Published agents: folders to give away, whose index has the SHA-256 of every file; in the zoo, or on the Hub."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.system import atomic
 from dqnspeed.system.messages import __version__
+from dqnspeed.tracking import hub
 from dqnspeed.tracking.run_folder import RUNS, Row, looking_into
 
 INDEX = "index.json"  # in every published folder, and written last
@@ -28,11 +29,13 @@ def zoo() -> list[str]:
 
 
 def folder_at(address: str) -> Path:
-    """The folder that ``FOLDER`` or ``zoo:GAME`` names; the files of a published one are checked.
+    """The folder that ``FOLDER``, ``zoo:GAME`` or ``hub:USER/NAME`` names; the files of a published one are checked.
 
     Raises:
-        ConfigError: the zoo has no such game, or a file is missing or damaged.
+        ConfigError: the zoo or the Hub has no such agent, the Hub does not answer, or a file is missing or damaged.
     """
+    if address.startswith(hub.HUB):
+        return _from_hub(address)
     folder = Path(address)
     if address.startswith(ADDRESS):
         game, games = address.removeprefix(ADDRESS), zoo()
@@ -45,9 +48,23 @@ def folder_at(address: str) -> Path:
     return folder
 
 
+def _from_hub(address: str) -> Path:
+    exact = hub.pinned(address)
+    folder = hub.download(exact, INDEX)
+    try:
+        _check_files(folder)
+    except ConfigError:  # a file of the cache may have been cut
+        folder = hub.download(exact, INDEX, again=True)
+        _check_files(folder)
+    if exact != address:
+        print(f"{address} is {exact}", flush=True)
+    return folder
+
+
 def output_of(folder: Path) -> Path:
     """The folder for results of playing the agent in ``folder``; a published folder is never changed."""
-    return Path(RUNS[0], "play", folder.resolve().name) if is_published(folder) else folder
+    name = hub.name_in_cache(folder) or folder.resolve().name
+    return Path(RUNS[0], "play", name) if is_published(folder) else folder
 
 
 def read_evaluation(folder: Path) -> Row | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import html
 import math
 import time
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from dqnspeed.envs.games import atari_game
 from dqnspeed.system import machine
 from dqnspeed.tracking.callbacks import Callback, TrainingState
 from dqnspeed.tracking.run_folder import EVALUATING
-from dqnspeed.tracking.time_left import range_of
+from dqnspeed.tracking.time_left import TimeLeft
 
 PLAIN_EVERY_S = 10.0
 NAME_WIDTH, BAR_WIDTH = 24, 8  # of a run's name in progress lines, and of its bar
@@ -73,56 +72,30 @@ def show(metrics: Mapping[str, float], step: int) -> list[str]:
 
 
 class RunProgress(Callback):
-    """Base class of the ways to show progress.
-
-    Args:
-        times: seconds that earlier runs took to solve, in ascending order; infinite for a run that met a limit.
-    """
+    """Base class of the ways to show progress."""
 
     optional = True
 
-    def __init__(self, run: RunConfig, label: str, times: Sequence[float] = ()):
-        self._stop, self._name = run.stop, label if len(label) <= NAME_WIDTH else f"{label[: NAME_WIDTH - 3]}..."
-        solved = [seconds for seconds in times if math.isfinite(seconds)]
-        self._usual = solved if 2 * len(solved) >= len(times) else []
-        if solved:
-            print(
-                f"solved after {range_of(solved)} here ({len(solved)} of {_number(len(times), 'earlier run')})",
-                flush=True,
-            )
+    def __init__(self, label: str, time_left: TimeLeft):
+        self._time_left, self._name = time_left, label if len(label) <= NAME_WIDTH else f"{label[: NAME_WIDTH - 3]}..."
+        if time_left.earlier:
+            print(time_left.earlier, flush=True)
 
     def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
         seconds = training.seconds + metrics.get(EVALUATING, 0.0)
-        done, left = self._limits(training.agent_steps, seconds, metrics.get("perf/steps_per_second", 0))
+        done, left = self._time_left.until(training.agent_steps, seconds, metrics.get("perf/steps_per_second", 0))
         self.draw(min(1.0, done), seconds, [left, *show(metrics, training.agent_steps)])
 
     def draw(self, done: float, seconds: float, state: list[str]) -> None:
         """Show the share of the time used up, the seconds so far, and the state in words, most important first."""
         raise NotImplementedError
 
-    def _limits(self, step: int, seconds: float, steps_per_second: float) -> tuple[float, str]:
-        """Share of the time used up, and the time left in words: as in earlier runs, or to the nearer limit."""
-        left = [usual - seconds for usual in self._usual if usual > seconds]
-        if left:
-            return seconds / self._usual[-1], f"usually {range_of(left)} left"
-        max_steps, max_minutes, done = self._stop.max_steps, self._stop.max_minutes, 0.0
-        if max_minutes:
-            done = seconds / (60 * max_minutes)
-            left.append(60 * max_minutes - seconds)
-        if max_steps:
-            done = max(done, step / max_steps)
-            left += [(max_steps - step) / steps_per_second] if steps_per_second > 0 else []
-        if not left:
-            return done, "?" if max_steps else "no limit"
-        time_left = timedelta(seconds=max(0, int(min(left))))
-        return done, f"{time_left} left" if self._stop.reward_bound is None else f"limit in {time_left}"
-
 
 class RichProgress(RunProgress):
     """A live bar with the current state of the run, cut to the width of the terminal."""
 
-    def __init__(self, run: RunConfig, label: str, times: Sequence[float] = ()):
-        super().__init__(run, label, times)
+    def __init__(self, label: str, time_left: TimeLeft):
+        super().__init__(label, time_left)
         self._progress = Progress(
             TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(bar_width=BAR_WIDTH),
@@ -144,10 +117,10 @@ class RichProgress(RunProgress):
 class NotebookProgress(RunProgress):
     """A bar with the current state of the run below the cell of a notebook, redrawn at each report."""
 
-    def __init__(self, run: RunConfig, label: str, times: Sequence[float] = ()):
+    def __init__(self, label: str, time_left: TimeLeft):
         from IPython.display import display
 
-        super().__init__(run, label, times)
+        super().__init__(label, time_left)
         self._display = display({"text/plain": f"{self._name}: starting"}, raw=True, display_id=True)
 
     def draw(self, done: float, seconds: float, state: list[str]) -> None:
@@ -172,11 +145,16 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def make_progress(run: RunConfig, label: str, times: Sequence[float]) -> Callback:
+def is_notebook() -> bool:
+    """Whether the output is a notebook's."""
+    return Console().is_jupyter
+
+
+def make_progress(run: RunConfig, label: str, time_left: TimeLeft) -> Callback:
     """Make the progress of ``tracking.progress``; ``auto``: a bar in a terminal or a notebook, else ``plain``."""
     kind = run.tracking.progress
     if kind == "auto":
         console = Console()
         kind = "notebook" if console.is_jupyter else "rich" if console.is_terminal else "plain"
     kinds = {"rich": RichProgress, "notebook": NotebookProgress, "plain": PlainProgress}
-    return kinds[kind](run, label, times) if kind in kinds else Callback()
+    return kinds[kind](label, time_left) if kind in kinds else Callback()

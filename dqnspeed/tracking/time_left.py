@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from dqnspeed.config.schema import StopConfig
 from dqnspeed.tracking.run_folder import RUNS, SUMMARY, DamagedError, holding, read_config, read_summary
 from dqnspeed.tracking.trackers import hyperparameters
 
@@ -35,6 +38,44 @@ def earlier_times(options: Mapping[str, Any], machine: Mapping[str, Any]) -> lis
                 elif summary["stopped_by"] in ("max_minutes", "max_steps"):
                     times.append(float("inf"))
     return sorted(times)
+
+
+class TimeLeft:
+    """The time that a run has left: as in earlier runs, or to the nearer limit.
+
+    Args:
+        times: seconds that earlier runs took to solve, in ascending order; infinite for a run that met a limit.
+    """
+
+    def __init__(self, stop: StopConfig, times: Sequence[float] = ()):
+        self._stop, self._num_earlier = stop, len(times)
+        self._solved = [seconds for seconds in times if math.isfinite(seconds)]
+        self._usual = self._solved if 2 * len(self._solved) >= len(times) else []
+
+    @property
+    def earlier(self) -> str:
+        """A sentence on the earlier runs; empty if none was solved."""
+        if not self._solved:
+            return ""
+        runs = f"{self._num_earlier} earlier run{'' if self._num_earlier == 1 else 's'}"
+        return f"solved after {range_of(self._solved)} here ({len(self._solved)} of {runs})"
+
+    def until(self, step: int, seconds: float, steps_per_second: float) -> tuple[float, str]:
+        """Share of the time used up, and the time left in words."""
+        left = [usual - seconds for usual in self._usual if usual > seconds]
+        if left:
+            return seconds / self._usual[-1], f"usually {range_of(left)} left"
+        max_steps, max_minutes, done = self._stop.max_steps, self._stop.max_minutes, 0.0
+        if max_minutes:
+            done = seconds / (60 * max_minutes)
+            left.append(60 * max_minutes - seconds)
+        if max_steps:
+            done = max(done, step / max_steps)
+            left += [(max_steps - step) / steps_per_second] if steps_per_second > 0 else []
+        if not left:
+            return done, "?" if max_steps else "no limit"
+        time_left = timedelta(seconds=max(0, int(min(left))))
+        return done, f"{time_left} left" if self._stop.reward_bound is None else f"limit in {time_left}"
 
 
 def range_of(times: Sequence[float]) -> str:

@@ -14,7 +14,7 @@ from dqnspeed.system.messages import kind_and_line
 from dqnspeed.tracking.callbacks import Callback
 
 EPISODE_METRICS = ("episode/return", "episode/length")  # sent with each episode, and not with reports
-RECORDING_GROUPS = ("tracking", "checkpoint")  # options that change what is recorded, and not what is learnt
+RECORDING = ("tracking", "checkpoint", "live")  # options that change what is recorded, and not what is learnt
 TRACKERS: dict[str, type[Callback]] = {}  # by name
 
 Tracker = TypeVar("Tracker", bound=type[Callback])
@@ -68,4 +68,4 @@ def make_trackers(config: TrackingConfig) -> list[Callback]:
 
 def hyperparameters(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options that change what is learnt, for services that compare runs."""
-    return {group: values for group, values in options.items() if group not in RECORDING_GROUPS}
+    return {group: values for group, values in options.items() if group not in RECORDING}

@@ -1,4 +1,4 @@
-"""``init=FOLDER``: a new run starts from the weights of another run, of a published agent, or of the zoo."""
+"""``init=``: a new run starts from the weights of another run, of a published agent, of the zoo, or of the Hub."""
 
 from __future__ import annotations
 

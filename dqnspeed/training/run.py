@@ -25,10 +25,11 @@ from dqnspeed.system.signals import StopSignals
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking import Callback, Callbacks, make_trackers
 from dqnspeed.tracking.files import EpisodesFile, MetricsFile, file_sizes, shorten, time_logged
+from dqnspeed.tracking.live_page import LivePage
 from dqnspeed.tracking.metrics import times
 from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, METRICS
-from dqnspeed.tracking.terminal import make_progress
-from dqnspeed.tracking.time_left import earlier_times
+from dqnspeed.tracking.terminal import is_notebook, make_progress
+from dqnspeed.tracking.time_left import TimeLeft, earlier_times
 from dqnspeed.tracking.video import EpisodeVideos
 from dqnspeed.training.checkpoint import Checkpoints
 from dqnspeed.training.evaluation import Evaluator, evaluation_metrics
@@ -172,8 +173,11 @@ class Run:
         if self.config.stop.on == "train" and self.config.tracking.progress != "off":
             times = earlier_times(self.options, machine.describe(self.device))
         # The terminal comes first: other trackers may take long to finish, or be interrupted.
-        progress = make_progress(self.config, self.label, times)
-        return [progress, MetricsFile(), EpisodesFile(), *make_trackers(self.config.tracking), *self.request.callbacks]
+        time_left = TimeLeft(self.config.stop, times)
+        progress = make_progress(self.config, self.label, time_left)
+        page = [LivePage(time_left, is_notebook())] if self.config.live else []
+        trackers = make_trackers(self.config.tracking)
+        return [progress, MetricsFile(), EpisodesFile(), *page, *trackers, *self.request.callbacks]
 
     def _shorten_files(self, state: State) -> None:
         """Remove the records that a killed run made after its checkpoint, and add the lost time to the clock."""

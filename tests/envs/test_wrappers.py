@@ -16,6 +16,7 @@ from conftest import make_run, mostly_integration
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from PIL import Image
 
+from dqnspeed.agents.environment import AgentEnv
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import FrameStack, describe, make_env, make_vector_env
@@ -23,7 +24,6 @@ from dqnspeed.envs.crop import find_crop
 from dqnspeed.envs.games import _roms, atari_game, fire_index
 from dqnspeed.envs.wrappers import FrameSkip
 from dqnspeed.execution.arrays import host
-from dqnspeed.play.environment import AgentEnv
 
 GAMES = {"pong": "Pong", "breakout": "Breakout", "seaquest": "Seaquest", "enduro": "Enduro"}
 

@@ -25,14 +25,15 @@ from PIL import Image
 
 import dqnspeed
 from dqnspeed import envs
+from dqnspeed.agents.agent import load
+from dqnspeed.agents.overlay import HEIGHT, Overlay
 from dqnspeed.config.options import ConfigError
 from dqnspeed.play import command
-from dqnspeed.play.agent import Agent, PlayConfig
 from dqnspeed.play.command import COMMAND_LINE
 from dqnspeed.play.games import play as play_here
-from dqnspeed.play.overlay import HEIGHT, Overlay
+from dqnspeed.play.options import PlayConfig
 from dqnspeed.play.recorder import print_write_errors
-from dqnspeed.play.screen import Screen, WindowClosedError, wants_window
+from dqnspeed.play.screen import ELSEWHERE, Screen, WindowClosedError, wants_window
 from dqnspeed.report.runs import return_of
 from dqnspeed.tracking.video import Film, check_encoder, enlarge, frame_rate, picture, write_mp4
 from dqnspeed.training import state_file
@@ -111,7 +112,7 @@ def test_play_prints_records_and_keeps_its_results(atari: Path) -> None:
         assert frames.std(axis=0).max() > 10  # something moves
 
     again = play(atari, "run=run", "episodes=2", "checkpoint=final", "epsilon=0.3")
-    assert "there is no display here" in again.stdout and "record=true writes videos" in again.stdout
+    assert f"there is no display here. {ELSEWHERE}" in again.stdout
     both = played(atari / "run")
     assert len(both) == 2  # the earlier results are kept, and the same seed gives the same games
     assert [g["return"] for g in both[1]["games"]] == [g["return"] for g in kept["games"]]
@@ -156,8 +157,8 @@ def test_a_display_that_cannot_be_used_ends_no_play_that_did_not_ask_for_it(
     monkeypatch.setenv(name, value)
     assert not wants_window(options())
     assert f"The games are not shown: a window cannot be opened ({why}" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match=re.escape(f"window=true: a window cannot be opened ({why}")):
-        wants_window(options("window=true"))
+    with pytest.raises(ConfigError, match=re.escape(f"screen=window: a window cannot be opened ({why}")):
+        wants_window(options("screen=window"))
 
 
 def test_what_is_seen_in_a_window_is_the_picture() -> None:
@@ -180,7 +181,7 @@ def test_a_window_that_is_closed_keeps_the_games_that_ended(catch: Path, monkeyp
             raise WindowClosedError
 
     monkeypatch.setattr(Screen, "show", show)
-    result = play_here(options(f"run={catch}", "episodes=3", "window=true"))
+    result = play_here(options(f"run={catch}", "episodes=3", "screen=window"))
     assert len(result["games"]) == 1 and len(shown) == 9
 
 
@@ -220,7 +221,7 @@ def test_a_policy_plays_its_most_likely_actions_or_draws(tmp_path: Path, capsys:
 def test_five_steps_are_six_pictures(overlay: bool, catch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = list[np.ndarray]()
     monkeypatch.setattr(Screen, "show", lambda self, image: shown.append(image))
-    result = play_here(options(f"run={catch}", "episodes=2", "record=true", "window=true", f"overlay={overlay}"))
+    result = play_here(options(f"run={catch}", "episodes=2", "record=true", "screen=window", f"overlay={overlay}"))
     assert len(shown) == 12
     films = [read_mp4(catch / game["video"]) for game in result["games"]]
     assert [len(film) for film in films] == [6, 6]
@@ -271,7 +272,7 @@ def test_the_frames_of_a_recorded_game_are_that_games_frames(tmp_path: Path, mon
         "run=nowhere": "nowhere: there is no such folder.",
         f"run={'x' * 300}": f"{'x' * 300}: cannot be looked into (File name too long).",
         "run=run checkpoint=nothing": "checkpoint=nothing: is not in run/checkpoints. Choose one of ",
-        "run=run window=true": "window=true: there is no display here. record=true writes videos instead.",
+        "run=run screen=window": f"screen=window: there is no display here. {ELSEWHERE}",
         "run=run episodes=0": "episodes=0: must be at least 1.",
     }.items(),
 )
@@ -296,7 +297,7 @@ def test_the_newest_run_is_played(
     for name in ("outputs/later", "multirun/day/time/0"):
         (tmp_path / name / "checkpoints").mkdir(parents=True)
         (tmp_path / name / "metrics.jsonl").touch()  # newer, and nothing to play yet
-    code, shown, _ = run_here(command, "episodes=1", "checkpoint=final", "window=false")
+    code, shown, _ = run_here(command, "episodes=1", "checkpoint=final", "screen=none")
     assert code == 0 and shown.startswith("plays the newest run, outputs/day/time\n") and played(run)[-1]["games"]
 
 
@@ -356,7 +357,7 @@ def test_a_table_is_played(env: str, tmp_path: Path) -> None:
     if env == "frozen_lake":
         line.append("env.kwargs={is_slippery: false}")
     dqnspeed.train([*line, "tracking=local", "tracking.progress=off"], folder=tmp_path / "run")
-    result = play_here(options(f"run={tmp_path / 'run'}", "episodes=1", "checkpoint=final", "window=false"))
+    result = play_here(options(f"run={tmp_path / 'run'}", "episodes=1", "checkpoint=final", "screen=none"))
     [game] = result["games"]
     assert game["length"] == sum(result["actions"].values())
     if env == "frozen_lake":
@@ -371,7 +372,7 @@ def test_every_algorithm_is_evaluated_and_played(algo: str, tmp_path: Path) -> N
     ]  # fmt: skip
     results = dqnspeed.train(line, folder=tmp_path / "run")
     assert results.summary["eval_return_mean"] >= 1
-    result = play_here(options(f"run={results.folder}", "episodes=3", "window=false"))
+    result = play_here(options(f"run={results.folder}", "episodes=3", "screen=none"))
     lengths = [game["length"] for game in result["games"]]  # a pole that stands a step longer is worth one more
     assert lengths == [game["return"] for game in result["games"]] and sum(result["actions"].values()) == sum(lengths)
 
@@ -386,17 +387,17 @@ def test_a_checkpoint_of_another_network_is_refused(atari: Path) -> None:
     ):
         state_file.save(folder / f"{name}.safetensors", changed)
         with pytest.raises(ConfigError, match=re.escape(sentence)):
-            Agent(options(f"run={atari / 'run'}", f"checkpoint={name}", "window=false"))
+            load(atari / "run", name)
         (folder / f"{name}.safetensors").unlink()
     changed = {**config, "eval": {**config["eval"], "episodes": 3}}  # as a run that is resumed may
     state_file.save(folder / "own.safetensors", {**state, "config": changed})
-    own = Agent(options(f"run={atari / 'run'}", "checkpoint=own", "window=false"))
+    own = load(atari / "run", "own")
     assert own.agent_steps == state["progress"]["agent_steps"] >= 250
     (folder / "own.safetensors").unlink()
 
 
 def test_a_film_whose_name_is_taken_still_ends_with_its_return(catch: Path) -> None:
-    line = options(f"run={catch}", "episodes=1", "record=true", "window=false")
+    line = options(f"run={catch}", "episodes=1", "record=true", "screen=none")
     games = [play_here(line)["games"][0] for _ in range(3)]
     films = [catch / game["video"] for game in games]
     assert len(set(films)) == 3 and [return_of(film) for film in films] == [game["return"] for game in games]
@@ -432,6 +433,6 @@ def test_videos_run_at_the_environments_own_rate(monkeypatch: pytest.MonkeyPatch
 def test_a_table_is_played_and_drawn(env: str, tmp_path: Path) -> None:
     line = [f"env={env}", "algo=q_learning", "eval.every_steps=1000", "eval.episodes=2", "stop.max_steps=3000"]
     dqnspeed.train([*line, "tracking=local", "tracking.progress=off"], folder=tmp_path / "run")
-    play_here(options(f"run={tmp_path / 'run'}", "episodes=1", "checkpoint=final", "window=false"))
+    play_here(options(f"run={tmp_path / 'run'}", "episodes=1", "checkpoint=final", "screen=none"))
     with Image.open(tmp_path / "run" / "table.png") as picture:
         assert np.asarray(picture).std() > 10

@@ -132,7 +132,7 @@ def test_a_published_agent_is_played_and_stays_as_it_is(
     monkeypatch.chdir(tmp_path)
     folder = runs / "of_catch"
     before = {name: (folder / name).read_bytes() for name in names_in(folder)}
-    line = [f"run={folder}", "window=false", "trust=true"]
+    line = [f"run={folder}", "screen=none", "trust=true"]
     code, shown, errors = run_here(play_command, *line, "episodes=3", "record=true")
     assert (code, errors) == (0, "") and "the card says " in shown and "results are in outputs/play/of_catch" in shown
     assert len(list((tmp_path / "outputs/play/of_catch/videos").glob("*.mp4"))) == 3
@@ -178,7 +178,7 @@ def test_the_zoo_is_listed_played_loaded_and_started_from(zoo: Path, run_here: C
     ]  # fmt: skip
     assert row.endswith("custom (env.max_episode_frames=200)")
     before = names_in(zoo)
-    code, shown, errors = run_here(play_command, "run=zoo:breakout", "window=false", "episodes=2")
+    code, shown, errors = run_here(play_command, "run=zoo:breakout", "screen=none", "episodes=2")
     assert (code, errors) == (0, "") and Path("outputs/play/breakout/play.jsonl").exists() and names_in(zoo) == before
     assert dqnspeed.load("zoo:breakout").config.env.id == dqnspeed.load(zoo / "breakout").config.env.id
     line = [*BREAKOUT, "init=zoo:breakout", "stop.max_steps=8", "checkpoint.every_minutes=0"]
@@ -314,7 +314,7 @@ def test_a_damaged_file_is_one_sentence(
     name: str, damage: Callable[[Path], Any], sentence: str, zoo: Path, run_here: Command
 ) -> None:
     damage(zoo / "breakout" / name)
-    code, _, errors = run_here(play_command, "run=zoo:breakout", "window=false", "episodes=1")
+    code, _, errors = run_here(play_command, "run=zoo:breakout", "screen=none", "episodes=1")
     assert code == 2 and errors.startswith("dqnspeed: ") and sentence in errors and errors.count("\n") == 1
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         dqnspeed.compose([*BREAKOUT, "init=zoo:breakout"])

@@ -16,7 +16,7 @@ from dqnspeed.cli import compose, schemas
 from dqnspeed.config import changes
 from dqnspeed.system import machine
 from dqnspeed.tracking.terminal import PlainProgress, RichProgress, opening, show
-from dqnspeed.tracking.time_left import earlier_times
+from dqnspeed.tracking.time_left import TimeLeft, earlier_times
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ METRICS = {
 def test_the_live_line_fits(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rich.get_console(), "width", width)
     run = make_run("experiment=speedrun")
-    progress = RichProgress(run, "speedrun env=breakout num_envs=8")
+    progress = RichProgress("speedrun env=breakout num_envs=8", TimeLeft(run.stop))
     training = Training(run, agent_steps=1_234_567)
     for seconds in (400, 430):
         training.seconds = seconds
@@ -94,13 +94,13 @@ def test_the_live_line_fits(width: int, capsys: pytest.CaptureFixture[str], monk
 
 def test_the_plain_line_shows_everything(capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run("stop.max_minutes=10")
-    progress = PlainProgress(run, "baseline num_envs=2")
+    progress = PlainProgress("baseline num_envs=2", TimeLeft(run.stop))
     progress.on_report(Training(run, agent_steps=5000, seconds=30), METRICS)
     line = (
         "baseline num_envs=2: 30 s  limit in 0:09:30  mean -12.35  loss 0.0123  1,234 steps/s  5,000 steps  1234 games"
     )
     assert capsys.readouterr().out == f"{line}  eps 0.02  123 updates/s  4.0 samples/step\n"
-    progress = PlainProgress(run, "baseline num_envs=2")
+    progress = PlainProgress("baseline num_envs=2", TimeLeft(run.stop))
     progress.on_report(Training(run, agent_steps=5000, seconds=30), {**METRICS, "time/evaluating": 90.0})
     assert capsys.readouterr().out.startswith("baseline num_envs=2: 120 s  limit in 0:08:00  mean -12.35")
     assert show({}, 1)[:2] == ["mean -", "loss -"] and "- games" in show({}, 1)
@@ -142,7 +142,7 @@ def test_earlier_runs_tell_the_time_left(
     times = earlier_times(config, machine_here)
     assert times == [100.0, 200.0]
     run = make_run("stop.max_minutes=10")
-    progress = PlainProgress(run, "baseline", [*times, math.inf])
+    progress = PlainProgress("baseline", TimeLeft(run.stop, [*times, math.inf]))
     progress.on_report(Training(run, agent_steps=5000, seconds=30), METRICS)
     first, line = capsys.readouterr().out.splitlines()
     assert first == "solved after 100 to 200 s here (2 of 3 earlier runs)"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw
 
+from dqnspeed.agents.saliency import tinted
 from dqnspeed.tracking.video import picture
 
 HEIGHT = 420  # pixels of the whole image
@@ -30,7 +31,13 @@ class Overlay:
         self._low, self._high = np.inf, -np.inf  # action values so far
 
     def draw(
-        self, game: np.ndarray, observation: np.ndarray, values: np.ndarray | None, action: int | None, caption: str
+        self,
+        game: np.ndarray,
+        observation: np.ndarray,
+        values: np.ndarray | None,
+        action: int | None,
+        caption: str,
+        salient: np.ndarray | None = None,
     ) -> np.ndarray:
         """Draw one agent step as ``(H, W, 3) uint8``.
 
@@ -40,10 +47,11 @@ class Overlay:
             values: action values ``(num_actions,)``, or ``None`` if the game is over.
             action: the action taken, or ``None`` if the game is over.
             caption: a line of text below the values.
+            salient: saliency ``(H, W)`` of the observation, which reddens its frames.
         """
         panels = [_scaled(game, PANEL_HEIGHT), self._draw_values(values, action, caption)]
         if observation.ndim == 3:
-            panels.insert(1, self._draw_stack(observation))
+            panels.insert(1, self._draw_stack(observation, salient))
         canvas = Image.new("RGB", (MARGIN + sum(panel.width + MARGIN for panel in panels), HEIGHT), BACKGROUND)
         left = MARGIN
         for panel in panels:
@@ -51,11 +59,12 @@ class Overlay:
             left += panel.width + MARGIN
         return np.asarray(canvas)
 
-    def _draw_stack(self, observation: np.ndarray) -> Image.Image:
+    def _draw_stack(self, observation: np.ndarray, salient: np.ndarray | None) -> Image.Image:
         """The frames of a stack, the oldest at the top."""
         frames = observation.reshape(self._stack, -1, *observation.shape[1:])
         side = min(180, PANEL_HEIGHT // self._stack - 2)
-        tiles = [_scaled(picture(frame, self._largest), side) for frame in frames]
+        pictures = [picture(frame, self._largest) for frame in frames]
+        tiles = [_scaled(one if salient is None else tinted(one, salient), side) for one in pictures]
         panel = Image.new("RGB", (max(tile.width for tile in tiles), PANEL_HEIGHT), BACKGROUND)
         for i, tile in enumerate(tiles):
             panel.paste(tile, (0, i * (side + 2)))

@@ -1,69 +1,46 @@
-"""A trained agent, and the options of ``python -m dqnspeed.play``."""
+"""A trained agent: its network, its environments, and what it computes for an observation."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from omegaconf import DictConfig
 from torch import Tensor
 
 from dqnspeed import envs
+from dqnspeed.agents.environment import AgentEnv, observation_space
 from dqnspeed.algorithms import algorithm_of, make_network
-from dqnspeed.cli import compose, resume, trust
+from dqnspeed.cli import compose, resume
 from dqnspeed.cli.api import undisturbed
 from dqnspeed.cli.errors import as_config_error
-from dqnspeed.config.options import ConfigError, check_values, option
+from dqnspeed.cli.trust import check_code
+from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.envs.backends.gymnasium import Gymnasium
 from dqnspeed.execution.precision import check_execution, precision, set_precision
 from dqnspeed.networks.base import Network, as_tensors
-from dqnspeed.play.environment import AgentEnv, observation_space
 from dqnspeed.system import machine
 from dqnspeed.tracking.published import folder_at, output_of
-from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, VIDEOS, DamagedError
-from dqnspeed.training import checkpoint, state_file
+from dqnspeed.tracking.run_folder import CHECKPOINTS, CONFIG, DamagedError
+from dqnspeed.training import state_file
+from dqnspeed.training.checkpoint import SUFFIX, best_or_newest
 from dqnspeed.training.evaluation import with_starts
 
-NEWEST_RUN, BEST_CHECKPOINT = "newest", "best"
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
+    from dqnspeed.agents.film import GameFilm
 
-@dataclass(frozen=True)
-class PlayConfig:
-    run: str = option(
-        f"folder of a run or of a published agent, a checkpoint, or zoo:GAME; {NEWEST_RUN}: the newest run in outputs/ "
-        f"and multirun/",
-        default=NEWEST_RUN,
-    )
-    zoo: str | None = option("list: print the agents of the zoo, and play nothing", choices=("list",), default=None)
-    checkpoint: str = option(f"best, final, or the name of another file in {CHECKPOINTS}/", default=BEST_CHECKPOINT)
-    trust: bool = option("import an environment named by files of the run that were not written here", default=False)
-    episodes: int = option("games to play", ge=1, default=5)
-    num_envs: int = option("games played at once; several are not shown", ge=1, le=4096, default=1)
-    epsilon: float = option("probability of a random action", ge=0, le=1, default=0.0)
-    deterministic: bool | None = option(
-        "take the policy's most likely action; false: draw from the policy, null: eval.deterministic", default=None
-    )
-    noop_max: int | None = option(
-        "most no-ops at the start of an ALE game; 0: as in training, null: eval.noop_max", ge=0, default=None
-    )
-    seed: int = option("seed of the games and of random actions", ge=0, lt=2**31, default=0)
-    window: bool | None = option("show the games; null: if there is a display", default=None)
-    record: bool = option(f"write an mp4 file of each game into the run's {VIDEOS}/", default=False)
-    overlay: bool = option("draw the stack, the action values and the chosen action beside the game", default=False)
-    fps: float | None = option(
-        "agent steps shown a second; null: 60 frames a second (Atari), the game's render_fps, or 30", gt=0, default=None
-    )
-    device: str = option("device of the network", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+BEST_CHECKPOINT = "best"
+DEVICES = "auto", "cpu", "cuda", "mps"
 
 
 class Agent:
@@ -81,19 +58,27 @@ class Agent:
         network: the network, which computes :attr:`outputs` of each action.
         outputs: ``"action values"``, which are :meth:`values`; or ``"logits of the policy"``, whose softmax is
             :meth:`probabilities`.
+        has_policy: whether the outputs are the logits of a policy.
         noop_max: most no-ops at the start of an ALE game.
+
+    The network has random weights until :meth:`set_weights`.
     """
 
-    def __init__(self, options: PlayConfig):
-        self.folder = folder_of(options.run)
-        self.output = output_of(self.folder)
-        self.checkpoint, state, composed = load_checkpoint(options, self.folder)
-        trust.check_code({"env": resume.plain_of(composed)["env"]}, self.folder, options.trust)
-        trained = compose.from_hydra(composed)
-        self.noop_max: int | None = trained.eval.noop_max if options.noop_max is None else options.noop_max
+    def __init__(
+        self,
+        trained: RunConfig,
+        *,
+        folder: Path = Path(),
+        checkpoint: Path = Path(),
+        device: str = "auto",
+        noop_max: int | None = None,
+    ):
+        self.folder, self.checkpoint, self.agent_steps = folder, checkpoint, 0
+        self.output = output_of(folder)
+        self.noop_max: int | None = trained.eval.noop_max if noop_max is None else noop_max
         wrappers = dataclasses.replace(trained.wrappers, clip_reward=False)
         backend = Gymnasium("gymnasium")  # equivalent to any other, and able to render
-        played = dataclasses.replace(trained, wrappers=wrappers, backend=backend, num_envs=1, device=options.device)
+        played = dataclasses.replace(trained, wrappers=wrappers, backend=backend, num_envs=1, device=device)
         self.config: RunConfig = with_starts(played, self.noop_max)
         execution = dataclasses.replace(played.execution, compile=False)
         check_execution(dataclasses.replace(self.config, execution=execution))
@@ -102,15 +87,19 @@ class Agent:
         self.action_space = spaces.Discrete(self.spec.num_actions)
         self.outputs: str = algorithm_of(self.config).outputs
         self.network = make_network(self.config, self.spec)
-        try:
-            self.agent_steps: int = state["progress"]["agent_steps"]
-            self.network.load_state_dict(as_tensors(state["learner"]["network"]))
-        except (RuntimeError, KeyError, TypeError) as error:
-            raise ConfigError(f"checkpoint={options.checkpoint}: is of another network than this run's.") from error
-        self._device = machine.pick_device(options.device)
+        self._device = machine.pick_device(device)
         self.network.to(self._device).eval()
-        self._has_policy = trained.algo.has_policy
+        self.has_policy: bool = trained.algo.has_policy
         self._has_value = type(self.network).policy_and_value is not Network.policy_and_value
+
+    def set_weights(self, weights: Mapping[str, np.ndarray], agent_steps: int) -> None:
+        """Take these weights of the network, from after ``agent_steps`` of training.
+
+        Raises:
+            RuntimeError: they are of another network.
+        """
+        self.network.load_state_dict(as_tensors(weights))
+        self.agent_steps = agent_steps
 
     def __repr__(self) -> str:
         return f"Agent({str(self.checkpoint)!r}, env={self.config.env.id!r}, algo={self.config.algo.name!r})"
@@ -140,7 +129,7 @@ class Agent:
                 values.
         """
         value = " or value()" if self._has_value else ""
-        self._check_learns("values", not self._has_policy, "action values", f"probabilities(){value}")
+        self._check_learns("values", not self.has_policy, "action values", f"probabilities(){value}")
         return self._outputs(self.network, observation)
 
     def probabilities(self, observation: np.ndarray) -> np.ndarray:
@@ -153,7 +142,7 @@ class Agent:
             ValueError: ``observation`` has another shape, dtype or order of channels, or the algorithm learns no
                 policy.
         """
-        self._check_learns("probabilities", self._has_policy, "policy", "values()")
+        self._check_learns("probabilities", self.has_policy, "policy", "values()")
         logits = self._outputs(self.network, observation)
         return torch.from_numpy(logits).softmax(dim=-1).numpy()
 
@@ -167,7 +156,7 @@ class Agent:
             ValueError: ``observation`` has another shape, dtype or order of channels, or the algorithm learns no state
                 value.
         """
-        other = "probabilities()" if self._has_policy else "values().max(axis=-1), the value of the best action"
+        other = "probabilities()" if self.has_policy else "values().max(axis=-1), the value of the best action"
         self._check_learns("value", self._has_value, "state value", other)
         return self._outputs(lambda batch: self.network.policy_and_value(batch)[1], observation)
 
@@ -199,6 +188,27 @@ class Agent:
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode={render_mode!r}: takes 'rgb_array' or None.")
         return AgentEnv(self.config, self.spec, render_mode)
+
+    def watch(self, seed: int = 0, saliency: bool = False) -> GameFilm:
+        """Play a game and film it, for the output of a notebook's cell.
+
+        The agent plays as in ``dqnspeed play``: the best action, or drawn from the policy with
+        ``eval.deterministic=false``. Beside the game are the observation and the outputs.
+
+        Args:
+            seed: seed of the game.
+            saliency: redden the parts of the observation that the outputs depend on.
+
+        Returns:
+            A film that a notebook shows, with the ``mp4`` and the ``episode_return``.
+
+        Raises:
+            ConfigError: the encoder is missing, the environment draws no pictures, or the agent sees no images and
+                ``saliency`` is set.
+        """
+        from dqnspeed.agents.film import film_game  # imports this module
+
+        return film_game(self, seed, saliency)
 
     def _check_learns(self, method: str, learns: bool, what: str, other: str) -> None:
         if not learns:
@@ -233,20 +243,47 @@ class Agent:
         return np.array(given if is_batch else given[None], order="C")  # torch takes no negative strides
 
 
-def load(folder: Path, checkpoint: str = BEST_CHECKPOINT, device: str = "auto", trust: bool = False) -> Agent:
+def load(
+    run: str | Path,
+    checkpoint: str = BEST_CHECKPOINT,
+    device: str = "auto",
+    trust: bool = False,
+    noop_max: int | None = None,
+) -> Agent:
+    """Load the agent that ``run`` names, on the command line or by :func:`dqnspeed.load`.
+
+    Args:
+        noop_max: most no-ops at the start of an ALE game; ``None``: ``eval.noop_max`` of the run.
+
+    Raises:
+        ConfigError: as :func:`dqnspeed.load`.
+    """
+    folder = folder_of(str(run))
+    path, state, composed = load_checkpoint(str(run), checkpoint, folder)
+    check_code({"env": resume.plain_of(composed)["env"]}, folder, trust)
+    trained = compose.from_hydra(composed)
+    agent = Agent(trained, folder=folder, checkpoint=path, device=device, noop_max=noop_max)
+    try:
+        agent.set_weights(state["learner"]["network"], state["progress"]["agent_steps"])
+    except (RuntimeError, KeyError, TypeError) as error:
+        raise ConfigError(f"checkpoint={checkpoint}: is of another network than this run's.") from error
+    return agent
+
+
+def load_undisturbed(folder: Path, checkpoint: str, device: str, trust: bool) -> Agent:
     """Implementation of :func:`dqnspeed.load`."""
-    options = PlayConfig(str(folder), checkpoint=checkpoint, trust=trust, device=device)
-    for name, value in (("checkpoint", checkpoint), ("device", device)):
+    for name, value, example in (("checkpoint", checkpoint, BEST_CHECKPOINT), ("device", device, "auto")):
         if not isinstance(value, str):
-            raise ConfigError(f"{name}={value}: takes a text, as in {name}={getattr(PlayConfig, name)!r}.")
-    check_values(options)
+            raise ConfigError(f"{name}={value}: takes a text, as in {name}={example!r}.")
+    if device not in DEVICES:
+        raise ConfigError(f"device={device}: choose one of {', '.join(DEVICES)}.")
     with undisturbed(), compose.own_hydra(), as_config_error():
-        return Agent(options)
+        return load(folder, checkpoint, device, trust)
 
 
 def _is_checkpoint(run: str) -> bool:
     """Whether ``run`` names a checkpoint, and not the folder of a run."""
-    return run.endswith(checkpoint.SUFFIX) and Path(run).is_file()
+    return run.endswith(SUFFIX) and Path(run).is_file()
 
 
 def folder_of(run: str) -> Path:
@@ -257,25 +294,24 @@ def folder_of(run: str) -> Path:
     return parent.parent if parent.name == CHECKPOINTS and (parent.parent / CONFIG).exists() else parent
 
 
-def load_checkpoint(options: PlayConfig, folder: Path) -> tuple[Path, state_file.State, DictConfig]:
-    """The checkpoint, its state, and the configuration of its run.
+def load_checkpoint(run: str, name: str, folder: Path) -> tuple[Path, state_file.State, DictConfig]:
+    """The checkpoint ``name``, its state, and the configuration of its run in ``folder``.
 
     Raises:
         ConfigError: the checkpoint is missing, damaged, or of another run than the folder's.
     """
-    name, path = options.checkpoint, Path(options.run)
-    if _is_checkpoint(options.run):
+    if _is_checkpoint(run):
         if name != BEST_CHECKPOINT:
-            raise ConfigError(f"checkpoint={name}: does not go with run={options.run}, which names a checkpoint.")
-        state = _read(path, f"run={options.run}")
-        return path, state, resume.of_copy(state["config"], path)
+            raise ConfigError(f"checkpoint={name}: does not go with run={run}, which names a checkpoint.")
+        state = _read(Path(run), f"run={run}")
+        return Path(run), state, resume.of_copy(state["config"], Path(run))
     composed = resume.load_run(folder)
     checkpoints = folder / CHECKPOINTS
-    path = checkpoints / f"{name.removesuffix(checkpoint.SUFFIX)}{checkpoint.SUFFIX}"
+    path = checkpoints / f"{name.removesuffix(SUFFIX)}{SUFFIX}"
     if name == BEST_CHECKPOINT:
-        path = checkpoint.best_or_newest(checkpoints) or path
+        path = best_or_newest(checkpoints) or path
     if not path.exists():
-        there = ", ".join(sorted(file.stem for file in checkpoints.glob(f"*{checkpoint.SUFFIX}")))
+        there = ", ".join(sorted(file.stem for file in checkpoints.glob(f"*{SUFFIX}")))
         fix = f"Choose one of {there}." if there else "The run has saved none."
         raise ConfigError(f"checkpoint={name}: is not in {checkpoints}. {fix}")
     state = _read(path, f"checkpoint={name}")

@@ -1,0 +1,1 @@
+"""Trained agents: loading and playing them, and showing what they look at."""

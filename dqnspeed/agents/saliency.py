@@ -1,0 +1,70 @@
+"""Saliency: the parts of an observation that the outputs of an agent depend on.
+
+Perturbations as in Greydanus et al., "Visualizing and Understanding Atari Agents" (2018), section 3. They need forward
+passes only, so they explain any network, and people read them more easily than gradients.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import cv2
+import numpy as np
+
+from dqnspeed.agents.agent import Agent
+from dqnspeed.config.options import ConfigError
+
+CELLS = 12  # perturbed places along the longer side
+MASK_SIZE, BLUR_SIZE = 0.75, 0.5  # standard deviations of the masks and of the blur, in distances between two places
+COLOUR, STRENGTH = np.array([255, 40, 40], np.float32), 0.7  # of the most salient pixel
+
+
+def check_saliency(agent: Agent) -> None:
+    """Raise :class:`ConfigError` if the agent sees no images."""
+    if len(agent.spec.frame_shape) != 3:
+        raise ConfigError(f"saliency=true: {agent.config.env.id} shows its agent numbers and no images. Leave it out.")
+
+
+def saliency(agent: Agent, observation: np.ndarray) -> np.ndarray:
+    """Saliency of each pixel, ``(H, W) float32`` from 0 to 1.
+
+    Each of a grid of places is blurred in all frames of the stack, and scored by half the squared change of the
+    outputs. The place with the largest score gets 1.
+
+    Args:
+        observation: one observation of images, ``(stack * C, H, W)``.
+    """
+    height, width = observation.shape[1:]
+    masks, grid = _masks(height, width)
+    sharp = observation.astype(np.float32)
+    size = BLUR_SIZE * max(height, width) / CELLS
+    blurred = cv2.GaussianBlur(sharp.transpose(1, 2, 0), (0, 0), size).reshape(height, width, -1).transpose(2, 0, 1)
+    perturbed = sharp + masks[:, None] * (blurred - sharp)
+    if np.issubdtype(observation.dtype, np.integer):
+        np.rint(perturbed, out=perturbed)
+    outputs = agent.compute(agent.network, np.concatenate([observation[None], perturbed.astype(observation.dtype)]))
+    scores = 0.5 * np.square(outputs[1:] - outputs[0]).sum(axis=1).reshape(grid)
+    if not (most := float(scores.max())) > 0:
+        return np.zeros((height, width), np.float32)
+    resized: np.ndarray = cv2.resize(scores / most, (width, height), interpolation=cv2.INTER_LINEAR)
+    return resized.astype(np.float32, copy=False)
+
+
+def tinted(image: np.ndarray, salient: np.ndarray) -> np.ndarray:
+    """``image`` ``(H, W, 3) uint8`` with ``salient`` ``(H, W)`` places in red."""
+    share = STRENGTH * salient[..., None]
+    mixed: np.ndarray = (image * (1 - share) + COLOUR * share).astype(np.uint8)
+    return mixed
+
+
+@cache
+def _masks(height: int, width: int) -> tuple[np.ndarray, tuple[int, int]]:
+    """Gaussian masks ``(K, H, W) float32`` around a grid of places, and the shape of the grid."""
+    distance = max(1.0, max(height, width) / CELLS)
+    places = [(np.arange(round(side / distance)) + 0.5) * distance for side in (height, width)]
+    along = [
+        np.exp(-np.square(np.arange(side)[None] + 0.5 - centres[:, None]) / (2 * (MASK_SIZE * distance) ** 2))
+        for side, centres in zip((height, width), places, strict=True)
+    ]
+    masks = np.einsum("ih,jw->ijhw", *along).reshape(-1, height, width)
+    return masks.astype(np.float32), (len(places[0]), len(places[1]))

@@ -1,0 +1,1 @@
+"""The live page: a web server on this machine, and the games of an agent that it shows."""

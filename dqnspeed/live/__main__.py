@@ -1,0 +1,157 @@
+"""The process of a training's live page, which a run starts: it serves the page, and plays games for it.
+
+A process of its own keeps the games from the threads of the learner. Messages come on standard input, and replies go to
+standard output; :class:`dqnspeed.tracking.live_page.PageProcess` is the other end.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dqnspeed.config.options import ConfigError
+from dqnspeed.live.server import PageServer, read_page
+from dqnspeed.system.messages import kind_and_line
+
+NICENESS = 5  # the training comes first
+CLIP_S, CLIP_PICTURES_PER_S = 5.0, 8  # of the clips for a notebook
+KILLED = "The run ended without a word. It may have been killed."
+
+
+class Child:
+    """The state of this process: the newest weights, and whether the run has ended."""
+
+    def __init__(self) -> None:
+        self._replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what an environment prints is no reply
+        self._weights: tuple[Mapping[str, np.ndarray], int] | None = None
+        self._begun, self._ended = threading.Event(), threading.Event()
+        self._config = dict[str, Any]()
+        self._viewer: Any = None
+
+    def run(self) -> None:
+        try:
+            server = PageServer(read_page(), self._wish)
+        except ConfigError as error:
+            self._reply(problem=str(error))
+            return
+        self._reply(url=server.url, moved=server.moved)
+        threading.Thread(target=self._read, args=(server,), daemon=True).start()
+        try:
+            self._play(server)
+        except Exception as error:  # a user's environment may raise anything
+            problem = str(error) if isinstance(error, ConfigError) else kind_and_line(error)
+            server.tell(problem=f"The game cannot be shown: {problem.rstrip('.')}.")
+        self._ended.wait()
+        server.close()
+
+    def _read(self, server: PageServer) -> None:
+        """Take messages until the run ends."""
+        from safetensors.numpy import load
+
+        ended = KILLED
+        for header, data in _messages():
+            server.tell(**header.get("facts", {}))
+            ended = header.get("ended", ended)
+            if "config" in header:
+                self._config = header
+                self._begun.set()
+            if data:
+                self._weights = load(data), header["agent_steps"]
+        server.tell(ended=ended)
+        self._begun.set()
+        self._ended.set()
+
+    def _play(self, server: PageServer) -> None:
+        """Play games with the newest weights, while a browser shows the page or a notebook shows clips."""
+        self._begun.wait()
+        if self._ended.is_set():
+            return
+        import cv2
+        import torch
+
+        from dqnspeed.agents.agent import Agent
+        from dqnspeed.agents.choice import ActionChoice
+        from dqnspeed.cli import compose, plugins, resume
+        from dqnspeed.live.viewer import Viewer, show_games
+
+        torch.set_num_threads(1)
+        cv2.setNumThreads(1)
+        plugins.find_modules_here()
+        with compose.own_hydra():
+            cfg = resume.of_copy(self._config["config"], Path(self._config["folder"]))
+            trained = compose.from_hydra(cfg)
+        agent = Agent(trained, device="cpu")
+        self._viewer = Viewer(agent, ActionChoice(None, drawn=agent.has_policy), trained.seed)
+        server.tell(**self._viewer.facts)
+        clips = Clips(self._reply) if self._config["clips"] else None
+        for moment in show_games(self._viewer, server, self._ended.is_set, always=clips is not None):
+            if clips is not None and moment.image is not None:
+                clips.add(moment.image)
+            if self._weights is not None:
+                (weights, agent_steps), self._weights = self._weights, None
+                agent.set_weights(weights, agent_steps)
+                server.tell(weights=f"{agent_steps:,}")
+
+    def _wish(self, wish: Mapping[str, Any]) -> None:
+        if self._viewer is not None:
+            self._viewer.wish(wish)
+
+    def _reply(self, **reply: Any) -> None:
+        try:
+            print(json.dumps(reply), file=self._replies, flush=True)
+        except OSError:  # the run was killed
+            self._ended.set()
+
+
+class Clips:
+    """Short animations of the newest moments, for a notebook."""
+
+    def __init__(self, reply: Any):
+        self._reply = reply
+        self._images = deque[np.ndarray](maxlen=round(CLIP_S * CLIP_PICTURES_PER_S))
+        self._added = self._sent = time.monotonic()
+
+    def add(self, image: np.ndarray) -> None:
+        from PIL import Image
+
+        now = time.monotonic()
+        if now - self._added >= 1 / CLIP_PICTURES_PER_S:
+            self._added = now
+            self._images.append(image)
+        if now - self._sent >= CLIP_S and self._images:
+            self._sent = now
+            first, *others = (Image.fromarray(one).quantize(64) for one in self._images)
+            clip, period_ms = io.BytesIO(), 1000 // CLIP_PICTURES_PER_S
+            first.save(clip, "GIF", save_all=True, append_images=others, duration=period_ms, loop=0)
+            self._images.clear()
+            self._reply(clip=base64.b64encode(clip.getvalue()).decode())
+
+
+def _messages() -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Messages of the run: a line of JSON, and as many bytes of weights as the line says."""
+    source = sys.stdin.buffer
+    while line := source.readline():
+        header = json.loads(line)
+        yield header, source.read(header.get("bytes", 0))
+
+
+def main() -> None:
+    """Entry point."""
+    os.nice(NICENESS)
+    Child().run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""A web server for one page, which only this machine and holders of a token can read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import importlib.util
+import json
+import secrets
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dqnspeed.config.options import ConfigError
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+HOST, PORT, PORTS = "127.0.0.1", 8890, 50  # the first port that is free is taken
+LOCAL_NAMES = HOST, "localhost", "[::1]"  # what a browser on this machine, or at the end of a tunnel, calls it
+MAX_REQUEST = 1024  # bytes of a message from a browser
+LAST_WORDS_S = 2.0  # for the last facts to reach slow browsers
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def read_page() -> str:
+    """Text of the page that shows a game."""
+    return Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+
+
+def has_server() -> bool:
+    """Whether the library of the server is installed."""
+    return importlib.util.find_spec("aiohttp") is not None
+
+
+def check_server(option: str) -> None:
+    """Raise :class:`ConfigError` if the library of the server is not installed."""
+    if not has_server():
+        raise ConfigError(f"{option}: needs aiohttp. pip install 'dqnspeed[live]' installs it.")
+
+
+class PageServer:
+    """Serves a page in a thread of its own, and sends facts and pictures to the browsers that show it.
+
+    The server listens on 127.0.0.1 only. Each request needs the token of :attr:`url` and a local ``Host``, so no other
+    user and no other web site can read it. It serves no files.
+
+    Args:
+        page: text of the page.
+        on_wish: called in the server's thread with each message of a browser.
+
+    Attributes:
+        url: address of the page, with its token.
+        moved: a sentence if the usual port was in use, else empty.
+        watched: set while a browser shows the page.
+        was_visited: whether a browser has loaded the page.
+
+    Raises:
+        ConfigError: no port is free.
+    """
+
+    def __init__(self, page: str, on_wish: Callable[[Mapping[str, Any]], None] = lambda _: None):
+        self._page, self._on_wish, self._token = page, on_wish, secrets.token_urlsafe(16)
+        self._facts = dict[str, Any]()
+        self._visitors = set[_Visitor]()
+        self.watched = threading.Event()
+        self._visited, self.was_visited = threading.Event(), False
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        started = Future[int]()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="live-page", daemon=True)
+        self._thread.start()
+        port = started.result()
+        self.url = f"http://{HOST}:{port}/?token={self._token}"
+        self.moved = f"port {PORT} is in use, so the page is on port {port}" if port != PORT else ""
+
+    def set_page(self, page: str) -> None:
+        """Serve another text from now on."""
+        self._page = page
+        self._visited.clear()
+
+    def wait_for_visit(self, seconds: float) -> None:
+        """Wait until a browser has loaded the present page, at most so long."""
+        self._visited.wait(seconds)
+
+    def tell(self, **facts: Any) -> None:
+        """Send facts to every browser, and to each that comes later; a fact replaces the one of the same name."""
+        self._call(self._tell, facts)
+
+    def show(self, picture: bytes) -> None:
+        """Send a picture to every browser; a slow browser gets the newest only."""
+        self._call(self._show, picture)
+
+    def close(self, **facts: Any) -> None:
+        """Send the last facts and end the server."""
+        if self._thread.is_alive():
+            self.tell(**facts)
+            self._call(self._stop.set)
+            self._thread.join()
+
+    def _call(self, function: Callable[..., object], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the server has ended
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    # In the server's thread
+
+    def _run(self, started: Future[int]) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._serve(started))
+        except Exception as error:
+            if not started.done():
+                started.set_exception(error)
+        finally:
+            self.watched.clear()
+            self._loop.close()
+
+    async def _serve(self, started: Future[int]) -> None:
+        from aiohttp import web
+
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            refusal = self._refusal(request)
+            return await handler(request) if refusal is None else web.Response(status=403, text=f"{refusal}\n")
+
+        app = web.Application(middlewares=[guard], client_max_size=MAX_REQUEST)
+        app.add_routes([web.get("/", self._get_page), web.get("/socket", self._get_socket)])
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=LAST_WORDS_S)
+        await runner.setup()
+        try:
+            started.set_result(await _listen(runner))
+            await self._stop.wait()
+            await self._say_last_words()
+        finally:
+            await runner.cleanup()
+
+    async def _say_last_words(self) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            said = (visitor.all_sent.wait() for visitor in self._visitors)
+            await asyncio.wait_for(asyncio.gather(*said), LAST_WORDS_S)
+        await asyncio.gather(*(visitor.socket.close(code=1001) for visitor in self._visitors), return_exceptions=True)
+
+    def _refusal(self, request: web.Request) -> str | None:
+        """Why a request is refused: it has no token, or another ``Host``, as one of a hostile page has."""
+        name = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdigit() else request.host
+        origin = request.headers.get("Origin", "")
+        given = request.query.get("token", "").encode()
+        if name not in LOCAL_NAMES or origin not in ("", f"http://{request.host}"):
+            return "This page is read at http://127.0.0.1 or http://localhost."
+        if not hmac.compare_digest(given, self._token.encode()):
+            return "The address needs the token that the command has printed."
+        return None
+
+    async def _get_page(self, _: web.Request) -> web.StreamResponse:
+        from aiohttp import web
+
+        self.was_visited = True
+        self._visited.set()
+        return web.Response(text=self._page, content_type="text/html", headers=HEADERS)
+
+    async def _get_socket(self, request: web.Request) -> web.StreamResponse:
+        from aiohttp import WSMsgType, web
+
+        socket = web.WebSocketResponse(heartbeat=20, max_msg_size=MAX_REQUEST)
+        await socket.prepare(request)
+        visitor = _Visitor(socket, dict(self._facts))
+        self._visitors.add(visitor)
+        self.watched.set()
+        sender = asyncio.ensure_future(visitor.send())
+        try:
+            async for message in socket:
+                with contextlib.suppress(ValueError):
+                    wish = json.loads(message.data) if message.type is WSMsgType.TEXT else None
+                    if isinstance(wish, dict):
+                        self._on_wish(wish)
+        finally:
+            sender.cancel()
+            self._visitors.discard(visitor)
+            if not self._visitors:
+                self.watched.clear()
+        return socket
+
+    def _tell(self, facts: Mapping[str, Any]) -> None:
+        self._facts.update(facts)
+        for visitor in self._visitors:
+            visitor.add(facts, None)
+
+    def _show(self, picture: bytes) -> None:
+        for visitor in self._visitors:
+            visitor.add({}, picture)
+
+
+class _Visitor:
+    """A browser, and what it has not been sent yet."""
+
+    def __init__(self, socket: web.WebSocketResponse, facts: dict[str, Any]):
+        self.socket, self.all_sent = socket, asyncio.Event()
+        self._facts = facts
+        self._picture: bytes | None = None
+        self._news = asyncio.Event()
+        self._news.set()
+
+    def add(self, facts: Mapping[str, Any], picture: bytes | None) -> None:
+        self._facts.update(facts)
+        self._picture = picture or self._picture
+        self.all_sent.clear()
+        self._news.set()
+
+    async def send(self) -> None:
+        """Send what is new; a browser that cannot follow makes this wait, and pictures that come meanwhile are lost."""
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                facts, self._facts = self._facts, {}
+                picture, self._picture = self._picture, None
+                if facts:
+                    await self.socket.send_str(json.dumps(facts))
+                if picture is not None:
+                    await self.socket.send_bytes(picture)
+                if not self._news.is_set():
+                    self.all_sent.set()
+
+
+async def _listen(runner: web.AppRunner) -> int:
+    """Listen on the first free port and return it."""
+    from aiohttp import web
+
+    for port in range(PORT, PORT + PORTS):
+        with contextlib.suppress(OSError):
+            await web.TCPSite(runner, HOST, port).start()
+            return port
+    raise ConfigError(f"live page: the ports {PORT} to {PORT + PORTS - 1} are in use. Close an older page.")

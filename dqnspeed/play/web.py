@@ -1,0 +1,64 @@
+"""``screen=web``: games on a page in the browser."""
+
+from __future__ import annotations
+
+import contextlib
+
+from dqnspeed.agents.agent import load
+from dqnspeed.agents.choice import ActionChoice
+from dqnspeed.agents.saliency import check_saliency
+from dqnspeed.config.options import ConfigError
+from dqnspeed.live.server import PageServer, check_server, read_page
+from dqnspeed.live.viewer import Viewer, show_games
+from dqnspeed.play.games import is_deterministic
+from dqnspeed.play.options import PlayConfig
+
+REMIND_S = 60
+
+
+def play_in_browser(options: PlayConfig) -> None:
+    """Show ``options.episodes`` games on a page; their results are printed and not kept.
+
+    Raises:
+        ConfigError: the agent cannot be loaded, an option does not go with ``screen=web``, or no port is free.
+    """
+    for name in ("record", "overlay"):
+        if getattr(options, name):
+            raise ConfigError(f"screen=web: does not go with {name}=true. Leave one of them out.")
+    if options.num_envs > 1:
+        raise ConfigError(f"num_envs={options.num_envs}: does not go with screen=web, which shows one. Leave it out.")
+    check_server("screen=web")
+    agent = load(options.run, options.checkpoint, options.device, options.trust, options.noop_max)
+    if options.saliency:
+        check_saliency(agent)
+    choice = ActionChoice(options.seed, not is_deterministic(agent, options), options.epsilon)
+    with contextlib.closing(Viewer(agent, choice, options.seed, options.fps)) as viewer:
+        viewer.wish({"saliency": options.saliency})
+        server = PageServer(read_page(), viewer.wish)
+        ended = "The play was ended."
+        try:
+            moved = f" ({server.moved})" if server.moved else ""
+            print(f"live page: {server.url}{moved}\nCtrl-C ends the play.", flush=True)
+            server.tell(
+                title=f"{agent.config.env.id}, {options.run}",
+                algo=f"{agent.config.algo.name}, {agent.checkpoint.name} after {agent.agent_steps:,} agent steps",
+                playing="Plays.",
+                **{**viewer.facts, "wants_saliency": options.saliency},
+            )
+            if not server.watched.wait(REMIND_S):
+                print("Nobody has opened the page yet.", flush=True)
+                server.watched.wait()
+            _play(viewer, server, options.episodes)
+            ended = f"The play has ended after {options.episodes} game{'' if options.episodes == 1 else 's'}."
+        finally:
+            server.close(ended=ended)
+
+
+def _play(viewer: Viewer, server: PageServer, episodes: int) -> None:
+    games = 0
+    for moment in show_games(viewer, server):
+        if moment.is_over:
+            games += 1
+            print(f"game {games}: return {moment.total:g}, {moment.step:,} agent steps", flush=True)
+            if games == episodes:
+                return

@@ -1,0 +1,228 @@
+"""The page of a training: its process, what it sends, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import itertools
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+import psutil
+import pytest
+from conftest import TOY, Training, command, environment, make_run
+from PIL import Image
+
+import dqnspeed
+from dqnspeed.tracking import live_page
+from dqnspeed.tracking.live_page import MAX_POINTS, LivePage, inline_page
+from dqnspeed.tracking.time_left import TimeLeft
+
+LINE = [*TOY, "live=true", "tracking.progress=plain", "stop.max_minutes=2"]
+GAME = ["env=breakout", "backend=ale", "model=small", "num_envs=2", "algo.learning_starts=40", "algo.batch_size=8",
+        "replay.buffer_size=1000", "execution.threads=1", "tracking=local", "tracking.progress=plain",
+        "tracking.report_every_s=0.5", "stop.max_minutes=2", "live=true"]  # fmt: skip
+
+
+class Run:
+    """A training in a process of its own, and the address of its page."""
+
+    def __init__(self, overrides: list[str], folder: Path):
+        self.process = subprocess.Popen(
+            command(*overrides, f"hydra.run.dir={folder}"), cwd=folder.parent, env=environment(), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        self.lines = list[str]()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(iter(self.process.stdout.readline, ""))
+
+    def line(self, pattern: str, seconds: float = 90) -> re.Match[str]:
+        """The first line that has ``pattern``."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if found := next(filter(None, (re.search(pattern, line) for line in list(self.lines))), None):
+                return found
+            time.sleep(0.05)
+        pytest.fail(f"no {pattern} in {''.join(self.lines)}")
+
+    @property
+    def url(self) -> str:
+        return self.line(r"live page: (\S+)")[1]
+
+    @property
+    def page(self) -> psutil.Process:
+        """The process that serves the page."""
+        return next(one for one in psutil.Process(self.process.pid).children() if "-I" in one.cmdline())
+
+    def end(self, number: int = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        self._reader.join(60)
+        return code
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    begun = list[Run]()
+
+    def one(*overrides: str) -> Run:
+        begun.append(Run([*overrides], tmp_path / f"run{len(begun)}"))
+        return begun[-1]
+
+    yield one
+    for run in begun:
+        if run.process.poll() is None:
+            os.killpg(run.process.pid, signal.SIGKILL)
+            run.end(signal.SIGKILL)
+
+
+def listen(url: str, enough: Callable[[dict[str, Any], list[bytes]], bool]) -> tuple[dict[str, Any], list[bytes]]:
+    """The facts and pictures that the page sends until there are ``enough``."""
+
+    async def hear() -> tuple[dict[str, Any], list[bytes]]:
+        facts, pictures = dict[str, Any](), list[bytes]()
+        address = url.replace("/?", "/socket?")
+        async with aiohttp.ClientSession() as session, session.ws_connect(address) as opened:
+            async for message in opened:
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    facts |= json.loads(message.data)
+                elif message.type is aiohttp.WSMsgType.BINARY:
+                    pictures.append(message.data)
+                if enough(facts, pictures):
+                    break
+        return facts, pictures
+
+    return asyncio.run(asyncio.wait_for(hear(), 90))
+
+
+def decoded(picture: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The facts and images of a moment."""
+    [length] = struct.unpack_from("<I", picture)
+    facts, at, images = json.loads(picture[4 : 4 + length]), 4 + length, dict[str, np.ndarray]()
+    for name, size in facts["bytes"].items():
+        images[name] = np.asarray(Image.open(io.BytesIO(picture[at : at + size])))
+        at += size
+    assert at == len(picture)
+    return facts, images
+
+
+def test_a_training_is_shown_with_its_newest_weights(begin: Callable[..., Run]) -> None:
+    run = begin(*GAME)
+
+    def enough(facts: dict[str, Any], pictures: list[bytes]) -> bool:
+        return {"weights", "curves", "actions"} <= facts.keys() and len(pictures) > 20
+
+    facts, pictures = listen(run.url, enough)
+    assert facts["title"] == "baseline env=breakout backend=ale model=small num_envs=2" or "breakout" in facts["title"]
+    assert facts["actions"] == ["NOOP", "FIRE", "RIGHT", "LEFT"] and facts["outputs"] == "action values"
+    assert len({len(values) for values in facts["curves"].values()}) == 1 and facts["steps"] > 0
+    moments = [decoded(picture) for picture in pictures]
+    assert all(images["game"].shape == (210, 160, 3) for _, images in moments)
+    assert all(images["seen"].shape == (84, 4 * 84, 3) for _, images in moments)
+    assert any((one["game"] != other["game"]).any() for (_, one), (_, other) in itertools.pairwise(moments))
+    assert all(len(moment["values"]) == 4 for moment, _ in moments)
+    page = run.page
+    assert run.end() == 128 + signal.SIGINT
+    assert not page.is_running() or page.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_page_that_is_killed_ends_no_training(begin: Callable[..., Run]) -> None:
+    run = begin(*LINE)
+    assert run.url
+    run.page.kill()
+    assert run.line("live=true: the page has ended, and the training goes on.")
+    steps = len(run.lines)
+    assert run.line(r"toy|baseline") and run.process.poll() is None
+    assert run.end() == 128 + signal.SIGINT and len(run.lines) > steps
+    assert "Traceback" not in "".join(run.lines)
+
+
+def test_a_training_that_is_killed_is_said_so(begin: Callable[..., Run]) -> None:
+    run = begin(*LINE)
+    url, page = run.url, run.page
+    threading.Timer(1, run.process.kill).start()
+    facts, _ = listen(url, lambda facts, _: "ended" in facts)
+    assert facts["ended"] == "The run ended without a word. It may have been killed."
+    page.wait(30)
+
+
+def test_the_end_of_a_training_is_said(begin: Callable[..., Run]) -> None:
+    run = begin(*LINE)
+    threading.Timer(3, lambda: run.process.send_signal(signal.SIGINT)).start()
+    facts, _ = listen(run.url, lambda facts, _: "ended" in facts)
+    assert facts["ended"].startswith("The training has ended: it was stopped by SIGINT.")
+
+
+def test_an_environment_without_pictures_shows_what_there_is(begin: Callable[..., Run]) -> None:
+    run = begin(*LINE)
+    facts, pictures = listen(run.url, lambda facts, pictures: "weights" in facts and len(pictures) > 3)
+    moment, images = decoded(pictures[-1])
+    assert images == {} and facts["saliency"] is False and len(moment["values"]) == len(facts["actions"])
+
+
+def test_a_page_whose_process_does_not_start_ends_no_training(tmp_path: Path, capfd: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(live_page, "BOOT", "raise SystemExit(3)")
+    results = dqnspeed.train([*TOY, "stop.max_steps=300"], folder=tmp_path / "run", live=True)
+    assert results.summary["agent_steps"] >= 300 and results.config["live"] is True
+    assert results.summary["label"] == "baseline" or "live" not in results.summary["label"]
+
+
+def test_a_game_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    """The page's process has not the environment that the run's own process registered."""
+    replies = list[Any]()
+    heard = threading.Event()
+
+    def reply(one: Any) -> None:
+        replies.append(one)
+        heard.set()
+
+    process = live_page.PageProcess({"env": {"id": "Nowhere-v0"}}, str(tmp_path), False, reply)
+    assert heard.wait(60)
+    facts, _ = listen(replies[0]["url"], lambda facts, _: "problem" in facts)
+    assert facts["problem"].startswith("The game cannot be shown: ")
+    process.send(ended="It has ended.")
+    process.close()
+    assert replies[-1] is None
+
+
+def test_long_curves_are_thinned_out() -> None:
+    page = LivePage(TimeLeft(make_run(*TOY).stop), in_notebook=False)
+    for number in range(5 * MAX_POINTS):
+        page.on_report(Training(make_run(*TOY), seconds=number), {"episode/return_mean_100": number / 10})
+    times = page._curves["time"]
+    assert MAX_POINTS / 2 <= len(times) <= MAX_POINTS and times == sorted(times) and times[0] == 0
+    assert page._curves["return"] == [time / 10 for time in times]
+
+
+def test_a_notebook_gets_a_curve_and_a_clip() -> None:
+    nan = float("nan")
+    shown = inline_page("a <run>", "?", {"time": [1, 2, 3], "return": [nan, 1, 4]}, base64.b64encode(b"GIF").decode())
+    assert (
+        "a &lt;run&gt;: ?" in shown
+        and "<polyline" in shown
+        and "mean return 4.00 after 3 s, from 1.00 to 4.00" in shown
+    )
+    assert 'src="data:image/gif;base64,R0lG"' in shown
+    assert "no game has ended yet" in inline_page("a", "?", {"time": [1], "return": [nan]}, "")
+
+
+def test_the_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_page.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(dqnspeed.ConfigError, match=r"^live=true: needs aiohttp\. pip install 'dqnspeed\[live\]'"):
+        live_page.check_live(make_run(*TOY, "live=true"))
