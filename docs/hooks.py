@@ -6,8 +6,8 @@ MathML needs no JavaScript, so the pages ask nothing of other hosts.
 from __future__ import annotations
 
 import html
+import posixpath
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,40 +15,57 @@ import griffe
 from latex2mathml.converter import convert
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORDS = re.compile(r"\((?:\.\./)?RECORDS\.md")  # the one that has a page
-OUTSIDE = re.compile(r"\[([^\[\]]+)\]\(\.\./[^)]*\)")  # a link to a file of the repository
+SITE = ROOT / "docs"
+OPTIONS = "reference/options.md"
+LIBRARIES = ("gymnasium", "stable-baselines3", "cleanrl", "torchrl", "rllib")
+# Pages that show a file of the repository.
+SOURCES = {
+    "changes.md": "CHANGELOG.md",
+    "records.md": "RECORDS.md",
+    **{f"atari/{name}.md": f"packages/atari-warp/docs/{name}.md" for name in LIBRARIES},
+}
+PAGES = {ROOT / source: page for page, source in SOURCES.items()}
+# A fenced block, or a link or an image: its "!", text, path and anchor.
+BLOCK_OR_LINK = re.compile(r"^( *)```.*?^\1```$|(!?)\[([^\[\]]+)\]\(([^)\s#]*)(#[^)\s]*)?\)", re.S | re.M)
 # What pymdownx.arithmatex makes of $...$ and $$...$$.
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.S)
 ROLE = re.compile(r":(?:class|func|meth|mod):<code>~?(?:\w+\.)*(\w+)</code>")  # Sphinx's, in docstrings
 
 
-def _options() -> str:
-    from dqnspeed.options.reference import markdown
-
-    return markdown()
-
-
-def _all_but_the_title(page: str) -> str:
-    """A page of the repository, with its links to pages of the site as they have them."""
-    return (ROOT / page).read_text().partition("\n")[2].replace("](docs/", "](")
-
-
-GENERATED = {
-    "options.md": _options,
-    "changes.md": lambda: _all_but_the_title("CHANGELOG.md"),
-    "records.md": lambda: _all_but_the_title("RECORDS.md"),
-}
-LIBRARIES = ("gymnasium.md", "stable-baselines3.md", "cleanrl.md", "torchrl.md", "rllib.md")
-GENERATED |= {page: partial(_all_but_the_title, f"packages/atari-warp/docs/{page}") for page in LIBRARIES}
-
-
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Add what is generated. Links to files that are not of the site keep their text."""
-    generated = GENERATED.get(page.file.src_uri)
-    if generated:
-        markdown = f"{markdown}\n{generated()}"
-    markdown = RECORDS.sub("(records.md", markdown)
-    return OUTSIDE.sub(r"\1", markdown)
+    """Add generated text, and adapt links to the site."""
+    name: str = page.file.src_uri
+    markdown = adapt_links(markdown, SITE / name, name)
+    if name == OPTIONS:
+        from dqnspeed.options import reference
+
+        return f"{markdown}\n{reference.markdown()}"
+    if name in SOURCES:
+        source = ROOT / SOURCES[name]
+        _, _, without_title = source.read_text().partition("\n")
+        return f"{markdown}\n{adapt_links(without_title, source, name)}"
+    return markdown
+
+
+def adapt_links(markdown: str, source: Path, page: str) -> str:
+    """The text of the file ``source`` with its links relative to ``page`` of the site.
+
+    A link to a file that is not part of the site becomes its text.
+    """
+
+    def adapt(found: re.Match[str]) -> str:
+        _, image, text, path, anchor = found.groups()
+        if not path or path.startswith(("https:", "http:", "mailto:")):  # code, an anchor of this page, or an address
+            return found[0]
+        target = (source.parent / path).resolve()
+        there = PAGES.get(target)
+        if there is None:
+            if not target.is_file() or not target.is_relative_to(SITE):
+                return text
+            there = target.relative_to(SITE).as_posix()
+        return f"{image}[{text}]({posixpath.relpath(there, posixpath.dirname(page) or '.')}{anchor or ''})"
+
+    return BLOCK_OR_LINK.sub(adapt, markdown)
 
 
 def on_page_content(content: str, **_: Any) -> str:

@@ -28,8 +28,8 @@ ROOT = TESTS.parent
 DOCS = ROOT / "docs"
 PAGES = [
     str(page.relative_to(ROOT))
-    for folder in (".", "packages/atari-warp", "packages/atari-warp/docs", "docs")
-    for page in sorted((ROOT / folder).glob("*.md"))
+    for pages in (ROOT.glob("*.md"), (ROOT / "packages" / "atari-warp").rglob("*.md"), DOCS.rglob("*.md"))
+    for page in sorted(pages)
 ]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
 LINK = re.compile(r"\[[^\[\]]*\]\(([^)\s]+)\)")
@@ -172,6 +172,16 @@ def test_a_command_that_is_refused_says_what_is_printed_below_it(name: str) -> N
             assert not any(line.startswith("dqnspeed: ") for line in lines), command
 
 
+@pytest.mark.slow
+def test_the_code_of_the_python_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "guide"}
+    for language, block in FENCE.findall(text_of("docs/how-to/python.md")):
+        if language == "python":
+            exec(block, names)
+
+
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", prose_of(page), re.M)
     return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading.lower())) for heading in headings}
@@ -180,7 +190,7 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("name", PAGES)
 def test_every_link_leads_to_a_file_and_a_heading(name: str) -> None:
     page = ROOT / name
-    documented = tuple(re.findall(r"^::: (\S+)", text_of("docs/api.md"), re.M))
+    documented = tuple(re.findall(r"^::: (\S+)", text_of("docs/reference/api.md"), re.M))
     for link in LINK.findall(prose_of(page)):
         if not link.startswith("https://"):
             path, _, anchor = link.partition("#")
@@ -189,17 +199,17 @@ def test_every_link_leads_to_a_file_and_a_heading(name: str) -> None:
             assert not anchor or anchor in anchors(target) or anchor.startswith(documented), link
 
 
-def pages_of(nav: list[dict[str, str | list]]) -> Iterator[str]:
+def pages_of(nav: list[str | dict[str, str | list]]) -> Iterator[str]:
     for entry in nav:
-        for page in entry.values():
+        for page in [entry] if isinstance(entry, str) else entry.values():
             yield from pages_of(page) if isinstance(page, list) else [page]
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
     config = yaml.safe_load(text_of("mkdocs.yml"))
     left_out = config["exclude_docs"].splitlines()  # with its comments, which only stand on lines of their own
-    pages = [page.name for page in sorted(DOCS.glob("*.md")) if page.name not in left_out]
-    assert sorted(pages_of(config["nav"])) == pages
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}.difference(left_out)
+    assert sorted(pages_of(config["nav"])) == sorted(pages)
 
 
 @pytest.mark.integration

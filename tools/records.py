@@ -1,9 +1,10 @@
 """Keep ``records/runs.csv``, a row for each run behind a published figure, and the tables made from it.
 
-python tools/records.py add TABLE FOLDER...   add runs to a table: pong, atari5, atari26 or tuning
+python tools/records.py add TABLE FOLDER...   add runs to a table, such as pong, atari26, speedrun or tried
 python tools/records.py tables                write the tables into RECORDS.md
 
-``processor=TEXT`` and ``notes=TEXT`` say more than a run knows, such as "AMD EPYC (Zen 4), 2 cores".
+``processor=TEXT`` and ``notes=TEXT`` say more than a run knows, such as "AMD EPYC (Zen 4), 2 cores". In speedrun,
+ablation and small the notes are the name of the recipe.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import csv
 import math
 import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -25,6 +26,14 @@ ROOT = Path(__file__).resolve().parents[1]
 RUNS, PAGE, PEERS = ROOT / "records" / "runs.csv", ROOT / "RECORDS.md", ROOT / "records" / "cleanrl_ppo.csv"
 COLUMNS = "table", "date", "commit", "processor", "command", "game", "seed", "result", "seconds", "steps", "notes"
 TUNING_GAMES = "pong", "breakout", "space_invaders", "beam_rider", "enduro"
+WITHOUT_TABLE = "tuning", "tried", "ladder", "one_core", "other"
+# Columns of the table of other games, by a word of the command.
+RECIPES = {
+    "experiment=speedrun": "speedrun",
+    "experiment=baseline": "baseline",
+    "experiment=tweaked_process": "tweaked_process",
+    "examples/sb3.py": "Stable-Baselines3 PPO",
+}
 Row = Mapping[str, str]
 
 
@@ -34,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
     words = [argument for argument in arguments if argument.partition("=")[0] not in given]
     if words == ["tables"]:
         atomic.write_text(PAGE, with_tables(PAGE.read_text(encoding="utf-8"), rows()))
-    elif len(words) > 2 and words[0] == "add" and words[1] in {*TABLES, "tuning"}:
+    elif len(words) > 2 and words[0] == "add" and words[1] in {*TABLES, *WITHOUT_TABLE}:
         with RUNS.open("a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             for folder in runs_below(map(Path, words[2:])):
@@ -87,22 +96,66 @@ def normalized(row: Row) -> float:
     return (float(row["result"]) - random) / (human - random)
 
 
+def grouped(found: Sequence[Row], key: Callable[[Row], tuple[str, ...]]) -> dict[tuple[str, ...], list[Row]]:
+    """Rows by ``key``, in the order of their first rows."""
+    groups = dict[tuple[str, ...], list[Row]]()
+    for row in found:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def recipe(row: Row) -> str:
+    """Command of a row without its seed."""
+    return " ".join(word for word in row["command"].split() if not word.startswith("seed="))
+
+
+def time_to_solve(row: Row) -> float:
+    """Seconds, infinite if the game was not solved."""
+    return float(row["seconds"]) if row["notes"].startswith("solved") else math.inf
+
+
+def shown(row: Row) -> str:
+    """Seconds to solve, or the limit."""
+    return row["seconds"] if row["notes"].startswith("solved") else f"not in {row['seconds']}"
+
+
 def pong(found: Sequence[Row]) -> Iterable[str]:
     """Times to solve Pong, a row for each processor and command."""
     yield "| dates | processor | command | seeds | seconds | median |"
     yield "|---|---|---|---|---|---:|"
-    groups = dict[tuple[str, ...], list[Row]]()
-    for row in found:
-        command = " ".join(word for word in row["command"].split() if not word.startswith("seed="))
-        groups.setdefault((row["processor"], command), []).append(row)
-    for (processor, command), group in groups.items():
+    for (processor, command), group in grouped(found, lambda row: (row["processor"], recipe(row))).items():
         group.sort(key=lambda row: int(row["seed"]))
-        times = [float(row["seconds"]) if row["notes"].startswith("solved") else math.inf for row in group]
-        shown = [row["seconds"] if row["notes"].startswith("solved") else f"not in {row['seconds']}" for row in group]
-        median = statistics.median(times)
+        median = statistics.median(map(time_to_solve, group))
         seeds = ", ".join(row["seed"] for row in group)
         dates = " to ".join(sorted({min(row["date"] for row in group), max(row["date"] for row in group)}))
-        yield f"| {dates} | {processor} | `{command}` | {seeds} | {', '.join(shown)} | {median:.0f} |"
+        yield f"| {dates} | {processor} | `{command}` | {seeds} | {', '.join(map(shown, group))} | {median:.0f} |"
+
+
+def times(found: Sequence[Row]) -> Iterable[str]:
+    """Medians and ranges of times to solve, a row for each recipe, processor and command."""
+    yield "| what | processor | seeds | median, s | range, s | command |"
+    yield "|---|---|---:|---:|---|---|"
+    groups = grouped(found, lambda row: (row["notes"].rpartition("; ")[2], row["processor"], recipe(row)))
+    for (name, processor, command), group in groups.items():
+        group.sort(key=time_to_solve)
+        median = statistics.median(map(time_to_solve, group))
+        middle = f"{median:.0f}" if median < math.inf else "not reached"
+        ends = " to ".join(dict.fromkeys([shown(group[0]), shown(group[-1])]))
+        options = command.removeprefix("python -m dqnspeed.train ")
+        yield f"| {name} | {processor} | {len(group)} | {middle} | {ends} | `{options}` |"
+
+
+def games(found: Sequence[Row]) -> Iterable[str]:
+    """Mean returns of each recipe in each game, by seed, with random and human scores."""
+    yield f"| game | {' | '.join(RECIPES.values())} | random | human |"
+    yield f"|---|{'---:|' * (len(RECIPES) + 2)}"
+    for (game,), group in grouped(found, lambda row: (row["game"],)).items():
+        returns = [
+            "; ".join(f"{float(row['result']):,.1f}" for row in group if word in row["command"].split())
+            for word in RECIPES
+        ]
+        random, human = reference_scores()[game]
+        yield f"| {game} | {' | '.join(returns)} | {random:,.1f} | {human:,.1f} |"
 
 
 def atari5(found: Sequence[Row]) -> Iterable[str]:
@@ -131,7 +184,16 @@ def atari26(found: Sequence[Row]) -> Iterable[str]:
         yield f"| median of {len(scored)} games | | {statistics.median(score for score, _ in scored):.2f} | | |"
 
 
-TABLES = {"pong": pong, "atari5": atari5, "atari26": atari26}
+TABLES = {
+    "pong": pong,
+    "atari5": atari5,
+    "atari26": atari26,
+    "speedrun": times,
+    "speedrun_older": times,
+    "ablation": times,
+    "games": games,
+    "small": times,
+}
 
 
 if __name__ == "__main__":

@@ -103,24 +103,38 @@ def test_no_override_gives_the_baseline_of_the_book() -> None:
     assert (more.algo.batch_size, more.samples_per_step) == (96, 32)
 
 
-def documented() -> dict[str, dict[str, object]]:
+def cells_of(line: str) -> list[str]:
+    return [cell.strip().strip("`") for cell in line.split("|")[1:-1]]
+
+
+def algorithms_documented() -> dict[str, dict[str, object]]:
     """The values under `here` in tables of the documentation: of each command line, which heads its table, by key."""
     rows: dict[str, dict[str, object]] = {}
-    for page in ("ladder", "family"):
-        command = None
-        for line in (CONF.parent / "docs" / f"{page}.md").read_text().splitlines():
-            cells = [cell.strip().strip("`") for cell in line.split("|")]
-            if len(cells) != 6:
-                command = None
-            elif cells[3] == "here":
-                command = cells[1]
-                rows[command] = {}
-            elif command is not None and cells[1] != "---":
-                rows[command][cells[1]] = yaml.safe_load(cells[3])
+    command = None
+    for line in (CONF.parent / "docs" / "reference" / "algorithms.md").read_text().splitlines():
+        cells = cells_of(line)
+        if len(cells) != 4:
+            command = None
+        elif cells[2] == "here":
+            command = cells[0]
+            rows[command] = {}
+        elif command is not None and cells[0] != "---":
+            rows[command][cells[0]] = yaml.safe_load(cells[2])
     return rows
 
 
-NUMBERS = documented()
+def rungs_documented() -> dict[str, dict[str, object]]:
+    """The values in the table of rungs, a column each; an empty cell has the value of the baseline, the first."""
+    page = (CONF.parent / "docs" / "explanation" / "ladder.md").read_text()
+    [(head, lines)] = re.findall(r"^(\| option \|.*)\n\|-.*\n((?:\|.*\n)+)", page, re.M)
+    rows: dict[str, dict[str, object]] = {f"experiment={rung}": {} for rung in cells_of(head)[1:]}
+    for key, usual, *others in map(cells_of, lines.splitlines()):
+        for values, value in zip(rows.values(), [usual, *others], strict=True):
+            values[key] = yaml.safe_load(value or usual)
+    return rows
+
+
+NUMBERS = {**rungs_documented(), **algorithms_documented()}
 LADDER = ["no_torch_no_grad", "n_envs", "process", "tweaked_n_envs", "tweaked_process", "chapter6_dqn"]
 
 

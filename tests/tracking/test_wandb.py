@@ -98,7 +98,7 @@ def test_wandb_has_every_metric_with_its_axis_and_every_value_once(tracked: Path
 
 
 def test_every_metric_that_wandb_gets_is_in_the_documentation(tracked: Path) -> None:
-    page = Path(__file__).parents[2].joinpath("docs", "run_folder.md").read_text()
+    page = Path(__file__).parents[2].joinpath("docs", "reference", "run_folder.md").read_text()
     logged = {metric.name for metric in ended(tracked)["metric"]}
     assert {name for name in logged if not name.startswith(("time/", "agent_step", "video"))} <= {
         *re.findall(r"`(\w+/\w+)`", page), *(f"episode/{kind}{of}" for kind in ("return", "length")
