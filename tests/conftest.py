@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import contextlib
 import copy
 import dataclasses
@@ -15,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -139,6 +141,12 @@ def train_in(folder: Path, config: RunConfig, options: Mapping[str, Any] | None 
 def mostly_integration(cases: Iterable[Any], *kept: Any) -> list[Any]:
     """Test parameters: ``kept`` for ``make test``, and the other ``cases`` for ``make integration``."""
     return [case if case in kept else pytest.param(case, marks=pytest.mark.integration) for case in cases]
+
+
+def run_async(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine, which runs in a thread, since a browser of Playwright's has a loop in this one."""
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 @dataclasses.dataclass
@@ -287,9 +295,9 @@ def temporary_files_go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Headless Chromium, which is shared by all tests of a process."""
+    """Headless Chromium."""
     playwright = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("needs Chromium")

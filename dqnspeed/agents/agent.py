@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dqnspeed import envs
 from dqnspeed.agents.environment import AgentEnv, observation_space
+from dqnspeed.agents.film import GameFilm, film_game
 from dqnspeed.algorithms import algorithm_of, make_network
 from dqnspeed.cli import compose, resume
 from dqnspeed.cli.api import undisturbed
@@ -36,8 +37,6 @@ from dqnspeed.training.evaluation import with_starts
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-
-    from dqnspeed.agents.film import GameFilm
 
 BEST_CHECKPOINT = "best"
 DEVICES = "auto", "cpu", "cuda", "mps"
@@ -206,8 +205,6 @@ class Agent:
             ConfigError: the encoder is missing, the environment draws no pictures, or the agent sees no images and
                 ``saliency`` is set.
         """
-        from dqnspeed.agents.film import film_game  # imports this module
-
         return film_game(self, seed, saliency)
 
     def _check_learns(self, method: str, learns: bool, what: str, other: str) -> None:

@@ -8,14 +8,17 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dqnspeed.agents.agent import Agent
 from dqnspeed.agents.choice import ActionChoice
 from dqnspeed.agents.overlay import Overlay
 from dqnspeed.agents.saliency import check_saliency, saliency
 from dqnspeed.tracking.video import check_encoder, frame_rate, write_mp4
+
+if TYPE_CHECKING:
+    from dqnspeed.agents.agent import Agent
 
 MAX_FILM_S = 120  # a notebook keeps the film in its file
 

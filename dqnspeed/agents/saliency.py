@@ -7,12 +7,15 @@ passes only, so they explain any network, and people read them more easily than 
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 
-from dqnspeed.agents.agent import Agent
 from dqnspeed.config.options import ConfigError
+
+if TYPE_CHECKING:
+    from dqnspeed.agents.agent import Agent
 
 CELLS = 12  # perturbed places along the longer side
 MASK_SIZE, BLUR_SIZE = 0.75, 0.5  # standard deviations of the masks and of the blur, in distances between two places
@@ -29,7 +32,8 @@ def saliency(agent: Agent, observation: np.ndarray) -> np.ndarray:
     """Saliency of each pixel, ``(H, W) float32`` from 0 to 1.
 
     Each of a grid of places is blurred in all frames of the stack, and scored by half the squared change of the
-    outputs. The place with the largest score gets 1.
+    outputs. The place with the largest score gets 1. Where the network subtracts a background, a place becomes
+    background instead: what does not move would be news to the network if it were blurred.
 
     Args:
         observation: one observation of images, ``(stack * C, H, W)``.
@@ -37,9 +41,12 @@ def saliency(agent: Agent, observation: np.ndarray) -> np.ndarray:
     height, width = observation.shape[1:]
     masks, grid = _masks(height, width)
     sharp = observation.astype(np.float32)
-    size = BLUR_SIZE * max(height, width) / CELLS
-    blurred = cv2.GaussianBlur(sharp.transpose(1, 2, 0), (0, 0), size).reshape(height, width, -1).transpose(2, 0, 1)
-    perturbed = sharp + masks[:, None] * (blurred - sharp)
+    if agent.network.preprocess.subtract:
+        plain = agent.network.preprocess.background.cpu().numpy()
+    else:
+        blurred = cv2.GaussianBlur(sharp.transpose(1, 2, 0), (0, 0), BLUR_SIZE * max(height, width) / CELLS)
+        plain = blurred.reshape(height, width, -1).transpose(2, 0, 1)
+    perturbed = sharp + masks[:, None] * (plain - sharp)
     if np.issubdtype(observation.dtype, np.integer):
         np.rint(perturbed, out=perturbed)
     outputs = agent.compute(agent.network, np.concatenate([observation[None], perturbed.astype(observation.dtype)]))

@@ -182,7 +182,8 @@ def _next(folder: Path, overrides: Sequence[str], flags: Sequence[str] = ()) -> 
         flags: flags of the command line that the overrides need.
     """
     last = {override.partition("=")[0]: override for override in overrides}  # the last override of each key
-    last.pop("seed", None)
+    for key in ("seed", "live"):
+        last.pop(key, None)
     commands = {
         "watch it": ["play", f"run={folder}"],
         "see its numbers": ["report", str(folder)],

@@ -89,6 +89,7 @@ class PageProcess:
         with self._process.stdout as pipe:
             for line in pipe:
                 self._on_reply(json.loads(line))
+        self._process.wait()
         self._on_reply(None)
 
 

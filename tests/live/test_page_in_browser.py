@@ -36,6 +36,7 @@ class Tunnel:
         for end in ends:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+            end.close()
 
     def close(self) -> None:
         self._listener.close()
@@ -54,7 +55,6 @@ class Tunnel:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 sink.sendall(data)
-            sink.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(scope="module")

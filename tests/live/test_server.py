@@ -7,6 +7,7 @@ import contextlib
 import json
 import queue
 import socket
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -16,6 +17,7 @@ from typing import Any
 import aiohttp
 import psutil
 import pytest
+from conftest import run_async
 
 from dqnspeed.config.options import ConfigError
 from dqnspeed.live import server as server_module
@@ -52,7 +54,7 @@ def visit(server: PageServer, talk: Callable[[aiohttp.ClientWebSocketResponse], 
         async with aiohttp.ClientSession() as session, session.ws_connect(url, headers=headers) as opened:
             return await asyncio.wait_for(talk(opened), 20)
 
-    return asyncio.run(connect())
+    return run_async(connect())
 
 
 async def facts_until(opened: aiohttp.ClientWebSocketResponse, name: str) -> dict[str, Any]:
@@ -185,7 +187,7 @@ def test_a_closed_page_that_nobody_watched_ends_at_once() -> None:
 
 
 def test_the_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "has_server", lambda: False)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(
         ConfigError, match=r"^screen=web: needs aiohttp\. pip install 'dqnspeed\[live\]' installs it\.$"
     ):

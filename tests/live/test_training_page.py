@@ -12,6 +12,7 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ import aiohttp
 import numpy as np
 import psutil
 import pytest
-from conftest import TOY, Training, command, environment, make_run
+from conftest import TOY, Training, command, environment, make_run, run_async
 from PIL import Image
 
 import dqnspeed
@@ -50,7 +51,8 @@ class Run:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        self.lines.extend(iter(self.process.stdout.readline, ""))
+        with self.process.stdout as lines:
+            self.lines.extend(iter(lines.readline, ""))
 
     def line(self, pattern: str, seconds: float = 90) -> re.Match[str]:
         """The first line that has ``pattern``."""
@@ -108,7 +110,7 @@ def listen(url: str, enough: Callable[[dict[str, Any], list[bytes]], bool]) -> t
                     break
         return facts, pictures
 
-    return asyncio.run(asyncio.wait_for(hear(), 90))
+    return run_async(asyncio.wait_for(hear(), 90))
 
 
 def decoded(picture: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -223,6 +225,6 @@ def test_a_notebook_gets_a_curve_and_a_clip() -> None:
 
 
 def test_the_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_page.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(dqnspeed.ConfigError, match=r"^live=true: needs aiohttp\. pip install 'dqnspeed\[live\]'"):
         live_page.check_live(make_run(*TOY, "live=true"))
