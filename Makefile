@@ -51,7 +51,7 @@ ours  = if test -x $(1)/bin/python; then $(1)/bin/python -c $(FIT) || \
 $(VENV)/.installed: pyproject.toml packages/atari-warp/pyproject.toml constraints.txt
 	@$(call ours,$(VENV))
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
-	$(PIP) -c constraints.txt $(EMULATOR) -e '.[emulator]'
+	$(PIP) -c constraints.txt $(EMULATOR) -e '.[emulator,live]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

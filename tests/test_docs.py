@@ -43,7 +43,7 @@ COMMANDS = {
     "bench": "dqnspeed.bench.command",
     "options": "dqnspeed.options.command",
 }
-OTHER_PROGRAMS = "cd docker eval export mkdir pre-commit ray source tensorboard wandb".split()
+OTHER_PROGRAMS = "cd docker eval export hf mkdir pre-commit ray source ssh tensorboard wandb".split()
 OF_FOLDERS = ("resume=", "sweep.")  # what takes no part in a composition
 # Options of the example package, GROUP=NAME, with which tests/test_plugins.py trains.
 EXAMPLE = {

@@ -39,6 +39,9 @@ def test_the_tour_runs_to_its_end(tmp_path: Path) -> None:
     bars = [data["text/html"] for data in shown if "<progress" in data.get("text/html", "")]
     assert len(bars) == 2 and re.search(r" 40,0\d\d steps", bars[0])
     assert sum("image/png" in data for data in shown) == 2
+    pages = [data["text/html"] for data in shown if "<polyline" in data.get("text/html", "")]
+    assert pages and all(re.search(r"mean return [\d.]+ after \d+ s", page) for page in pages)
+    assert sum(data.get("text/html", "").startswith("<video") for data in shown) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["outputs"]
 
 
