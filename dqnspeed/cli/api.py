@@ -30,6 +30,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import seeding
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking import Callback
+from dqnspeed.tracking.hub import with_commits
 from dqnspeed.tracking.results import Results, read
 from dqnspeed.tracking.wandb import ask_again
 from dqnspeed.training.request import RunRequest
@@ -55,7 +56,7 @@ def train(
         raise RuntimeError("dqnspeed.train: call it under if __name__ == '__main__', since its processes import this.")
     _check_texts(overrides)
     _check_callbacks(callbacks)
-    overrides = [*overrides, *(["live=true"] if live else [])]
+    overrides = with_commits([*overrides, *(["live=true"] if live else [])])
     folder = None if folder is None else path_of(folder)
     ask_again()  # the user may have logged in since
     with undisturbed(), contextlib.ExitStack() as resources:

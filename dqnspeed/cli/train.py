@@ -34,7 +34,7 @@ from dqnspeed.system import machine, messages
 from dqnspeed.system.signals import EXIT_CODES, PREEMPTING
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking import CallbackError
-from dqnspeed.tracking.hub import HUB, pinned
+from dqnspeed.tracking.hub import with_commits
 from dqnspeed.tracking.run_folder import group_of, holds_run
 from dqnspeed.tracking.terminal import opening
 from dqnspeed.training.checkpoint import playable
@@ -101,7 +101,7 @@ def _composed(cfg: DictConfig, folder: Path, group: str | None) -> RunRequest:
 
 def _start() -> None:
     with one_sentence():
-        sys.argv[1:] = compose.as_meant(take_options(sys.argv[1:]))
+        sys.argv[1:] = with_commits(compose.as_meant(take_options(sys.argv[1:])))
     check_flags()
     _begin()
 
@@ -130,9 +130,6 @@ def _train(request: RunRequest, flags: Sequence[str] = ()) -> None:
 def with_label(request: RunRequest) -> RunRequest:
     """``request`` with its label, which is the rung and the overrides that change it, and the kinds of the changes."""
     config, overrides = request.config, request.overrides
-    if str(config.init).startswith(HUB):  # so that the run's files name the weights that it started from
-        config = dataclasses.replace(config, init=pinned(str(config.init)))
-        request = dataclasses.replace(request, config=config, options={**request.options, "init": config.init})
     changed = compose.changed(config, overrides)
     kind = changes.kinds(config.experiment.kind, changed)
     config = dataclasses.replace(config, experiment=dataclasses.replace(config.experiment, kind=kind))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -39,6 +40,12 @@ def path_of(folder: str | Path) -> Path:
     if not isinstance(folder, (str, Path)) or "\0" in str(folder):
         raise ConfigError(f"folder={folder!r}: takes the path of a folder, as in 'outputs/cartpole'.")
     return Path(folder)
+
+
+def check_installed(option: str, module: str, extra: str) -> None:
+    """Raise :class:`ConfigError` if ``module``, which ``option`` needs, is not installed."""
+    if importlib.util.find_spec(module) is None:
+        raise ConfigError(f"{option}: needs {module}. pip install 'dqnspeed[{extra}]' installs it.")
 
 
 def nearest(word: str, words: Sequence[str]) -> str:

@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,8 @@ from dqnspeed.live.server import PageServer, read_page
 from dqnspeed.system.messages import kind_and_line
 
 NICENESS = 5  # the training comes first
-CLIP_S, CLIP_PICTURES_PER_S = 5.0, 8  # of the clips for a notebook
-KILLED = "The run ended without a word. It may have been killed."
+CLIP_S = 5.0  # of the clips for a notebook
+KILLED = "The run ended without a message; it may have been killed."
 
 
 class Child:
@@ -51,7 +50,10 @@ class Child:
         try:
             self._play(server)
         except Exception as error:  # a user's environment may raise anything
-            problem = str(error) if isinstance(error, ConfigError) else kind_and_line(error)
+            from dqnspeed.envs import ActorError  # its import takes long
+
+            lines = str(error).split("\n")  # the last one of a traceback is its cause
+            problem = lines[-1] if isinstance(error, (ActorError, ConfigError)) else kind_and_line(error)
             server.tell(problem=f"The game cannot be shown: {problem.rstrip('.')}.")
         self._ended.wait()
         server.close()
@@ -61,17 +63,19 @@ class Child:
         from safetensors.numpy import load
 
         ended = KILLED
-        for header, data in _messages():
-            server.tell(**header.get("facts", {}))
-            ended = header.get("ended", ended)
-            if "config" in header:
-                self._config = header
-                self._begun.set()
-            if data:
-                self._weights = load(data), header["agent_steps"]
-        server.tell(ended=ended)
-        self._begun.set()
-        self._ended.set()
+        try:
+            for header, data in _messages():
+                server.tell(**header.get("facts", {}))
+                ended = header.get("ended", ended)
+                if "config" in header:
+                    self._config = header
+                    self._begun.set()
+                if data:
+                    self._weights = load(data), header["agent_steps"]
+        finally:
+            server.tell(ended=ended)
+            self._ended.set()
+            self._begun.set()
 
     def _play(self, server: PageServer) -> None:
         """Play games with the newest weights, while a browser shows the page or a notebook shows clips."""
@@ -83,12 +87,11 @@ class Child:
 
         from dqnspeed.agents.agent import Agent
         from dqnspeed.agents.choice import ActionChoice
-        from dqnspeed.cli import compose, plugins, resume
+        from dqnspeed.cli import compose, resume
         from dqnspeed.live.viewer import Viewer, show_games
 
         torch.set_num_threads(1)
         cv2.setNumThreads(1)
-        plugins.find_modules_here()
         with compose.own_hydra():
             cfg = resume.of_copy(self._config["config"], Path(self._config["folder"]))
             trained = compose.from_hydra(cfg)
@@ -104,9 +107,9 @@ class Child:
                 agent.set_weights(weights, agent_steps)
                 server.tell(weights=f"{agent_steps:,}")
 
-    def _wish(self, wish: Mapping[str, Any]) -> None:
-        if self._viewer is not None:
-            self._viewer.wish(wish)
+    def _wish(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
+        facts: Mapping[str, Any] = {} if self._viewer is None else self._viewer.wish(wish)
+        return facts
 
     def _reply(self, **reply: Any) -> None:
         try:
@@ -120,31 +123,32 @@ class Clips:
 
     def __init__(self, reply: Any):
         self._reply = reply
-        self._images = deque[np.ndarray](maxlen=round(CLIP_S * CLIP_PICTURES_PER_S))
-        self._added = self._sent = time.monotonic()
+        self._images = list[np.ndarray]()
+        self._sent = time.monotonic()
 
     def add(self, image: np.ndarray) -> None:
         from PIL import Image
 
-        now = time.monotonic()
-        if now - self._added >= 1 / CLIP_PICTURES_PER_S:
-            self._added = now
-            self._images.append(image)
-        if now - self._sent >= CLIP_S and self._images:
-            self._sent = now
+        self._images.append(image)
+        seconds = time.monotonic() - self._sent
+        if seconds >= CLIP_S:
             first, *others = (Image.fromarray(one).quantize(64) for one in self._images)
-            clip, period_ms = io.BytesIO(), 1000 // CLIP_PICTURES_PER_S
+            clip, period_ms = io.BytesIO(), round(1000 * seconds / len(self._images))
             first.save(clip, "GIF", save_all=True, append_images=others, duration=period_ms, loop=0)
             self._images.clear()
+            self._sent = time.monotonic()
             self._reply(clip=base64.b64encode(clip.getvalue()).decode())
 
 
 def _messages() -> Iterator[tuple[dict[str, Any], bytes]]:
     """Messages of the run: a line of JSON, and as many bytes of weights as the line says."""
     source = sys.stdin.buffer
-    while line := source.readline():
+    while (line := source.readline()).endswith(b"\n"):
         header = json.loads(line)
-        yield header, source.read(header.get("bytes", 0))
+        data = source.read(header["bytes"])
+        if len(data) < header["bytes"]:
+            return  # the run was killed
+        yield header, data
 
 
 def main() -> None:

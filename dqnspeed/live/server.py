@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import importlib.util
 import json
+import math
 import secrets
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -40,17 +41,6 @@ def read_page() -> str:
     return Path(__file__).with_name("page.html").read_text(encoding="utf-8")
 
 
-def has_server() -> bool:
-    """Whether the library of the server is installed."""
-    return importlib.util.find_spec("aiohttp") is not None
-
-
-def check_server(option: str) -> None:
-    """Raise :class:`ConfigError` if the library of the server is not installed."""
-    if not has_server():
-        raise ConfigError(f"{option}: needs aiohttp. pip install 'dqnspeed[live]' installs it.")
-
-
 class PageServer:
     """Serves a page in a thread of its own, and sends facts and pictures to the browsers that show it.
 
@@ -59,24 +49,23 @@ class PageServer:
 
     Args:
         page: text of the page.
-        on_wish: called in the server's thread with each message of a browser.
+        on_wish: called in the server's thread with each message of a browser; returns facts for all browsers.
 
     Attributes:
         url: address of the page, with its token.
         moved: a sentence if the usual port was in use, else empty.
         watched: set while a browser shows the page.
-        was_visited: whether a browser has loaded the page.
 
     Raises:
         ConfigError: no port is free.
     """
 
-    def __init__(self, page: str, on_wish: Callable[[Mapping[str, Any]], None] = lambda _: None):
+    def __init__(self, page: str, on_wish: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}):
         self._page, self._on_wish, self._token = page, on_wish, secrets.token_urlsafe(16)
         self._facts = dict[str, Any]()
         self._visitors = set[_Visitor]()
         self.watched = threading.Event()
-        self._visited, self.was_visited = threading.Event(), False
+        self._visited, self._visited_at = threading.Event(), -math.inf
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         started = Future[int]()
@@ -90,6 +79,10 @@ class PageServer:
         """Serve another text from now on."""
         self._page = page
         self._visited.clear()
+
+    def was_visited(self, seconds: float) -> bool:
+        """Whether a browser has loaded the page within the last ``seconds``."""
+        return time.monotonic() - self._visited_at < seconds
 
     def wait_for_visit(self, seconds: float) -> None:
         """Wait until a browser has loaded the present page, at most so long."""
@@ -108,7 +101,7 @@ class PageServer:
         if self._thread.is_alive():
             self.tell(**facts)
             self._call(self._stop.set)
-            self._thread.join()
+            self._thread.join(5 * LAST_WORDS_S)
 
     def _call(self, function: Callable[..., object], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the server has ended
@@ -147,13 +140,11 @@ class PageServer:
             await runner.cleanup()
 
     async def _say_last_words(self) -> None:
-        with contextlib.suppress(asyncio.TimeoutError):
-            said = (visitor.all_sent.wait() for visitor in self._visitors)
-            await asyncio.wait_for(asyncio.gather(*said), LAST_WORDS_S)
-        await asyncio.gather(*(visitor.socket.close(code=1001) for visitor in self._visitors), return_exceptions=True)
+        """Wait until the browsers have all facts, and close their connections."""
+        await asyncio.gather(*(visitor.end() for visitor in [*self._visitors]), return_exceptions=True)
 
     def _refusal(self, request: web.Request) -> str | None:
-        """Why a request is refused: it has no token, or another ``Host``, as one of a hostile page has."""
+        """The reason to refuse a request: no token, or another ``Host``, as a hostile page has."""
         name = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdigit() else request.host
         origin = request.headers.get("Origin", "")
         given = request.query.get("token", "").encode()
@@ -166,7 +157,7 @@ class PageServer:
     async def _get_page(self, _: web.Request) -> web.StreamResponse:
         from aiohttp import web
 
-        self.was_visited = True
+        self._visited_at = time.monotonic()
         self._visited.set()
         return web.Response(text=self._page, content_type="text/html", headers=HEADERS)
 
@@ -175,7 +166,7 @@ class PageServer:
 
         socket = web.WebSocketResponse(heartbeat=20, max_msg_size=MAX_REQUEST)
         await socket.prepare(request)
-        visitor = _Visitor(socket, dict(self._facts))
+        visitor = _Visitor(request, socket, dict(self._facts))
         self._visitors.add(visitor)
         self.watched.set()
         sender = asyncio.ensure_future(visitor.send())
@@ -184,7 +175,7 @@ class PageServer:
                 with contextlib.suppress(ValueError):
                     wish = json.loads(message.data) if message.type is WSMsgType.TEXT else None
                     if isinstance(wish, dict):
-                        self._on_wish(wish)
+                        self._tell(self._on_wish(wish))
         finally:
             sender.cancel()
             self._visitors.discard(visitor)
@@ -205,8 +196,8 @@ class PageServer:
 class _Visitor:
     """A browser, and what it has not been sent yet."""
 
-    def __init__(self, socket: web.WebSocketResponse, facts: dict[str, Any]):
-        self.socket, self.all_sent = socket, asyncio.Event()
+    def __init__(self, request: web.Request, socket: web.WebSocketResponse, facts: dict[str, Any]):
+        self._request, self._socket, self._all_sent = request, socket, asyncio.Event()
         self._facts = facts
         self._picture: bytes | None = None
         self._news = asyncio.Event()
@@ -215,7 +206,7 @@ class _Visitor:
     def add(self, facts: Mapping[str, Any], picture: bytes | None) -> None:
         self._facts.update(facts)
         self._picture = picture or self._picture
-        self.all_sent.clear()
+        self._all_sent.clear()
         self._news.set()
 
     async def send(self) -> None:
@@ -227,11 +218,20 @@ class _Visitor:
                 facts, self._facts = self._facts, {}
                 picture, self._picture = self._picture, None
                 if facts:
-                    await self.socket.send_str(json.dumps(facts))
+                    await self._socket.send_str(json.dumps(facts))
                 if picture is not None:
-                    await self.socket.send_bytes(picture)
+                    await self._socket.send_bytes(picture)
                 if not self._news.is_set():
-                    self.all_sent.set()
+                    self._all_sent.set()
+
+    async def end(self) -> None:
+        """Close the connection when all is sent, and at once if the browser has stopped reading."""
+        try:
+            await asyncio.wait_for(self._all_sent.wait(), LAST_WORDS_S)
+            await asyncio.wait_for(self._socket.close(code=1001), LAST_WORDS_S)
+        except asyncio.TimeoutError:
+            if self._request.transport is not None:
+                self._request.transport.abort()
 
 
 async def _listen(runner: web.AppRunner) -> int:

@@ -21,6 +21,7 @@ from dqnspeed.live.server import PageServer
 from dqnspeed.tracking.video import enlarge, frame_rate, picture
 
 PICTURES_PER_S = 10  # of a game, at most
+END_S = 1.5  # for which the end of a game is shown
 SALIENCY_EVERY_S = 0.5  # computing it takes as long as many steps
 MIN_WIDTH = 160  # pixels of a game's picture
 MAX_STACK = 4  # frames of an observation that are shown, the newest
@@ -67,16 +68,19 @@ class Viewer:
         return {
             "actions": self._agent.action_names,
             "outputs": "probabilities of the policy" if self._agent.has_policy else self._agent.outputs,
-            "saliency": self._sees_images,
+            "sees_images": self._sees_images,
+            "saliency": self._wants_saliency,
             "sees": f"{self._agent.observation_space.shape} {self._agent.spec.frame_dtype}",
         }
 
-    def wish(self, wish: Mapping[str, Any]) -> None:
-        """Do what a browser asks for: the next game, or saliency."""
+    def wish(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Do what a browser asks for, the next game or saliency; returns the facts that have changed."""
         if wish.get("next") is True:
             self._next_game.set()
-        if isinstance(wish.get("saliency"), bool):
-            self._wants_saliency = wish["saliency"] and self._sees_images
+        if not isinstance(wish.get("saliency"), bool):
+            return {}
+        self._wants_saliency = wish["saliency"] and self._sees_images
+        return {"saliency": self._wants_saliency}
 
     def play(self) -> Iterator[Moment]:
         """Play games without end, and yield at most :data:`PICTURES_PER_S` moments a second."""
@@ -98,6 +102,7 @@ class Viewer:
                 due = max(due, time.monotonic() - self._period) + self._period
             outputs = self._agent.compute(self._agent.network, observation[None])[0]
             yield self._moment(observation, outputs, None, step, total, is_over)
+            self._next_game.wait(END_S if is_over else 0)
 
     def close(self) -> None:
         self._env.close()
@@ -118,7 +123,7 @@ class Viewer:
         facts = {
             "game": self._game,
             "step": step,
-            "return": total,
+            "return": total if np.isfinite(total) else None,
             "action": action,
             "over": is_over,
             "values": [round(float(value), 4) if np.isfinite(value) else None for value in values],

@@ -18,6 +18,7 @@ from dqnspeed.play.options import NEWEST_RUN, PlayConfig
 from dqnspeed.play.web import play_in_browser
 from dqnspeed.system import atomic
 from dqnspeed.system.signals import ending_signals
+from dqnspeed.tracking.hub import HUB, pinned
 from dqnspeed.tracking.published import output_of, read_evaluation
 from dqnspeed.tracking.run_folder import PLAYED, newest_run
 from dqnspeed.training.checkpoint import playable
@@ -37,12 +38,14 @@ def _main() -> None:
     if options.run == NEWEST_RUN:
         options = dataclasses.replace(options, run=str(newest_run("run with something to play", playable)))
         print(f"plays the newest run, {options.run}", flush=True)
-    if options.screen == "web":
-        play_in_browser(options)
-        return
-    folder = folder_of(options.run)
-    card = read_evaluation(folder)
+    if options.run.startswith(HUB):
+        options = dataclasses.replace(options, run=pinned(options.run))  # card and weights are of one commit
     try:
+        if options.screen == "web":
+            play_in_browser(options)
+            return
+        folder = folder_of(options.run)
+        card = read_evaluation(folder)
         result = play(options)
     except ActorError as error:
         fail(str(error), code=1)

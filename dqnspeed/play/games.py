@@ -91,6 +91,9 @@ def play(options: PlayConfig) -> dict[str, Any]:
     """
     if options.num_envs > 1:
         options = _unshown(options)
+    for name in ("overlay", "saliency"):
+        if getattr(options, name) and options.screen == "none" and not options.record:
+            raise ConfigError(f"{name}=true: is not seen if games are neither shown nor recorded. Leave it out.")
     has_window = wants_window(options)
     if options.record:
         check_encoder("record=true")

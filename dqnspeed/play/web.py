@@ -7,8 +7,8 @@ import contextlib
 from dqnspeed.agents.agent import load
 from dqnspeed.agents.choice import ActionChoice
 from dqnspeed.agents.saliency import check_saliency
-from dqnspeed.config.options import ConfigError
-from dqnspeed.live.server import PageServer, check_server, read_page
+from dqnspeed.config.options import ConfigError, check_installed
+from dqnspeed.live.server import PageServer, read_page
 from dqnspeed.live.viewer import Viewer, show_games
 from dqnspeed.play.games import is_deterministic
 from dqnspeed.play.options import PlayConfig
@@ -27,7 +27,7 @@ def play_in_browser(options: PlayConfig) -> None:
             raise ConfigError(f"screen=web: does not go with {name}=true. Leave one of them out.")
     if options.num_envs > 1:
         raise ConfigError(f"num_envs={options.num_envs}: does not go with screen=web, which shows one. Leave it out.")
-    check_server("screen=web")
+    check_installed("screen=web", "aiohttp", "live")
     agent = load(options.run, options.checkpoint, options.device, options.trust, options.noop_max)
     if options.saliency:
         check_saliency(agent)
@@ -43,7 +43,7 @@ def play_in_browser(options: PlayConfig) -> None:
                 title=f"{agent.config.env.id}, {options.run}",
                 algo=f"{agent.config.algo.name}, {agent.checkpoint.name} after {agent.agent_steps:,} agent steps",
                 playing="Plays.",
-                **{**viewer.facts, "wants_saliency": options.saliency},
+                **viewer.facts,
             )
             if not server.watched.wait(REMIND_S):
                 print("Nobody has opened the page yet.", flush=True)

@@ -14,6 +14,7 @@ from dqnspeed.tracking.published import CURVE, CURVE_IMAGE, EVALUATION
 from dqnspeed.tracking.run_folder import BEST, CONFIG
 
 PYTHON = ("python", "-m")
+_WITH_HUB = "'dqnspeed[hub]'"
 UNKNOWN = "unknown, since the run wrote no summary"
 
 
@@ -33,7 +34,7 @@ def card(name: str, facts: Mapping[str, Any], evaluation: Mapping[str, Any], ima
     )
     limits = "\n".join(f"- {limit}" for limit in _limits(facts, evaluation))
     play, tune = shlex.join([*PYTHON, "dqnspeed.play", f"run={name}"]), _training(facts, f"init={name}")
-    extra = "'dqnspeed[hub]'" if name.startswith(HUB) else "dqnspeed"
+    package = _WITH_HUB if name.startswith(HUB) else "dqnspeed"
     return f"""---
 {metadata}---
 
@@ -48,7 +49,7 @@ Mean return **{_score(evaluation)}** over {len(evaluation["games"])} games.
 ## Use
 
 ```bash
-pip install {extra}
+pip install {package}
 {play}
 {tune}
 ```
@@ -63,13 +64,15 @@ returns during it, `{EVALUATION}` every game of the evaluation. No file is unpic
 
 
 def renamed(text: str, name: str) -> str:
-    """The text of a card whose commands play the agent ``name``."""
-    found = re.search(r"dqnspeed\.play run=(\S+)", text)
+    """The text of a card whose commands play the agent ``name`` of the Hub."""
+    found = re.search(r"dqnspeed\.play (?:'run=([^'\n]+)'|run=(\S+))", text)
     if found is None:
         return text  # somebody has edited it
-    for before, after in (("run=", ""), ("init=", ""), ('load("', '"')):
-        text = text.replace(f"{before}{found[1]}{after}", f"{before}{name}{after}")
-    return text
+    old = found[1] or found[2]
+    for key in ("run", "init"):
+        text = re.sub(rf"'{key}={re.escape(old)}'|\b{key}={re.escape(old)}(?!\S)", f"{key}={name}", text)
+    text = text.replace(f'load("{old}")', f'load("{name}")')
+    return text.replace("pip install dqnspeed\n", f"pip install {_WITH_HUB}\n")
 
 
 def _metadata(name: str, algo: str, env: str, evaluation: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -25,14 +25,15 @@ from dqnspeed.publish.contents import write_agent, write_card, write_evaluation,
 from dqnspeed.system import atomic, machine, messages
 from dqnspeed.system.signals import ending_signals
 from dqnspeed.tracking.hub import HUB, check_upload, upload
-from dqnspeed.tracking.published import CARD, is_published, write_index
+from dqnspeed.tracking.published import CARD, copy_published, is_published, write_index
+from dqnspeed.tracking.run_folder import RUNS
 from dqnspeed.tracking.video import check_encoder
 
 
 @dataclass(frozen=True)
 class PublishConfig:
     run: str = option("folder of the run; for an upload also of a published agent")
-    to: str = option("new folder to give away, or hub:USER/NAME to upload it to the Hugging Face Hub")
+    to: str = option("new folder to give away; or hub:USER/NAME, which uploads it to the Hugging Face Hub")
     checkpoint: str = option("best, final, or the name of another file in checkpoints/", default=BEST_CHECKPOINT)
     episodes: int = option("games of the evaluation", ge=2, default=100)
     num_envs: int = option("games of the evaluation that are played at once", ge=1, le=4096, default=8)
@@ -74,16 +75,38 @@ def publish_on_hub(options: PublishConfig) -> str:
     """
     check_upload(options.to)
     folder = folder_of(options.run)
-    with tempfile.TemporaryDirectory() as temporary:
-        made = Path(temporary, "agent")
-        if is_published(folder):
-            shutil.copytree(folder, made)
-            atomic.write_text(made / CARD, renamed((made / CARD).read_text(encoding="utf-8"), options.to))
-            write_index(made)
-        else:
-            _make(made, folder, options, options.to)
-        print("uploads it", flush=True)
-        return upload(made, options.to)
+    made = _new_folder(Path(RUNS[0], "publish", options.to.removeprefix(HUB).replace("/", "_")))
+    if is_published(folder):
+        _check_unused(options)
+        with _partial_folder(made) as partial:
+            copy_published(folder, partial)
+            card = (partial / CARD).read_text(encoding="utf-8", errors="replace")
+            atomic.write_text(partial / CARD, renamed(card, options.to))
+            write_index(partial)
+    else:
+        _make(made, folder, options, options.to)
+    print("uploads the folder", flush=True)
+    try:
+        page = upload(made, options.to)
+    except ConfigError as error:
+        again = messages.command("publish", f"run={made}", f"to={options.to}")
+        raise ConfigError(f"{error} The folder is kept: {again}") from error
+    shutil.rmtree(made)
+    return page
+
+
+def _new_folder(wanted: Path) -> Path:
+    """``wanted``, or a similar path if that is taken."""
+    names = itertools.chain([wanted], (wanted.with_name(f"{wanted.name}_{number}") for number in itertools.count(2)))
+    return next(path for path in names if not os.path.lexists(path))
+
+
+def _check_unused(options: PublishConfig) -> None:
+    """Raise :class:`ConfigError` if an option is set that makes a folder, which is there already."""
+    for each in fields(options):
+        if each.name not in ("run", "to") and (value := getattr(options, each.name)) != each.default:
+            shown = str(value).lower() if isinstance(value, bool) else value
+            raise ConfigError(f"{each.name}={shown}: is for a run, and {options.run} is published. Leave it out.")
 
 
 def _make(to: Path, folder: Path, options: PublishConfig, name: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
-from dqnspeed.live.server import PageServer, has_server
+from dqnspeed.live.server import PageServer
 from dqnspeed.report import pictures
 from dqnspeed.report.contents import Report
 from dqnspeed.report.export import CURVES_CSV, RUNS_CSV, write_csv
@@ -79,20 +79,22 @@ def _main() -> None:
                 usable.append(folder)
     report = read_report(options, usable, problems)
     out = Path(options.out) if options.out else next(iter(usable), Path())
-    if options.watch and not report.progress.is_done:
-        with contextlib.ExitStack() as resources:
-            server = resources.enter_context(contextlib.closing(PageServer(""))) if has_server() else None
-            while not report.progress.is_done:
-                _show_progress(report, out, server)
-                time.sleep(REFRESH_S)
-                report = read_report(options, usable, problems)
-            if server is not None and server.was_visited and report.rungs:
+    with contextlib.ExitStack() as resources:
+        server: PageServer | None = None
+        if options.watch and not report.progress.is_done and importlib.util.find_spec("aiohttp"):
+            server = resources.enter_context(contextlib.closing(PageServer("")))
+        while options.watch and not report.progress.is_done:
+            _show_progress(report, out, server)
+            time.sleep(REFRESH_S)
+            report = read_report(options, usable, problems)
+        if report.rungs:
+            _write_files(report, out, options.export)
+            if server is not None and server.was_visited(2 * REFRESH_S):
+                print(f"dqnspeed: serves the last page for at most {2 * REFRESH_S:g} s", file=sys.stderr, flush=True)
                 server.set_page(render_page(report, out))
                 server.wait_for_visit(2 * REFRESH_S)
-    if report.rungs:
-        _write_files(report, out, options.export)
-    elif not report.problems:
-        report.problems.append(f"{usable[0]}: holds no run (no {METRICS}).")
+        elif not report.problems:
+            report.problems.append(f"{usable[0]}: holds no run (no {METRICS}).")
     for problem in dict.fromkeys(report.problems):
         print(f"dqnspeed: {problem}", file=sys.stderr)
     if report.problems:
@@ -144,8 +146,8 @@ def _show_progress(report: Report, out: Path, server: PageServer | None) -> None
         atomic.write_text(page, text)
         if server is not None:
             server.set_page(text)
-        at = page.absolute().as_uri() if server is None else server.url
-        sentence += f" {at} shows the page. Ctrl-C ends its updates."
+        also = "" if server is None else f"{server.url} and "
+        sentence += f" {also}{page.absolute().as_uri()} show{'s' if server is None else ''} the page. Ctrl-C ends it."
     print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
 
 

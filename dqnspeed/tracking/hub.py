@@ -2,46 +2,50 @@
 
 from __future__ import annotations
 
-import importlib.util
+import functools
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import ConfigError, check_installed
 from dqnspeed.system.messages import kind_and_line
 
 HUB = "hub:"
 ANSWER_S = 10  # for the Hub to answer
 MAX_MIB = 500  # of a download; agents have 1 to 20
 _ADDRESS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
+_NAMED = re.compile(r"hub:[^\s,'\"\]]+")  # in an override, which may list several
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SNAPSHOT = re.compile(r"models--(.+)")  # a folder of the library's cache
 
 T = TypeVar("T")
 
 
-def check_hub(address: str) -> None:
-    """Raise :class:`ConfigError` if ``address`` names no repository, or the library of the Hub is not installed."""
-    if _ADDRESS.fullmatch(address) is None:
-        raise ConfigError(f"{address}: is no address of the Hub. Give hub:USER/NAME, or hub:USER/NAME@REVISION.")
-    if importlib.util.find_spec("huggingface_hub") is None:
-        raise ConfigError(f"{address}: needs huggingface_hub. pip install 'dqnspeed[hub]' installs it.")
-
-
 def pinned(address: str) -> str:
-    """``address`` with the commit that its revision names now.
+    """``address`` with the commit that its revision names now, which is printed.
 
     Raises:
         ConfigError: the address is none, the library is not installed, or the Hub has no such agent or does not answer.
     """
-    check_hub(address)
     repo, revision = _parts(address)
     if revision and _COMMIT.fullmatch(revision):
         return address
-    return f"{HUB}{repo}@{_info(address).sha}"
+    exact = f"{HUB}{repo}@{_info(address).sha}"
+    print(f"{address} is {exact}", flush=True)
+    return exact
+
+
+def with_commits(arguments: Sequence[str]) -> list[str]:
+    """Arguments of ``train`` in which ``init=hub:...`` names a commit, so that all jobs of a sweep start alike.
+
+    Raises:
+        ConfigError: as :func:`pinned`.
+    """
+    exact = functools.cache(pinned)
+    return [_NAMED.sub(lambda found: exact(found[0]), one) if one.startswith("init=") else one for one in arguments]
 
 
 def download(address: str, index: str, again: bool = False) -> Path:
@@ -87,16 +91,20 @@ def check_upload(address: str) -> None:
     Raises:
         ConfigError: there is no token, the Hub does not take it or does not answer, or the repository holds no agent.
     """
-    check_hub(address)
+    repo, revision = _parts(address)
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.errors import RepositoryNotFoundError
 
-    repo, revision = _parts(address)
     if revision is not None:
         raise ConfigError(f"to={address}: an upload takes no revision. Give hub:USER/NAME.")
     if get_token() is None:
         raise ConfigError(f"to={address}: needs a token. Run hf auth login, or set HF_TOKEN.")
-    _asked(f"to={address}", lambda: _within(HfApi().whoami))
+    user = _asked(f"to={address}", lambda: _within(HfApi().whoami))
+    owners = [user["name"], *(org["name"] for org in user.get("orgs", []))]
+    if (owner := repo.partition("/")[0]) not in owners:
+        raise ConfigError(f"to={address}: the token is of {user['name']}, who cannot write for {owner}. Use another.")
+    if user.get("auth", {}).get("accessToken", {}).get("role") == "read":
+        raise ConfigError(f"to={address}: the token may only read. Run hf auth login with one that may write.")
     try:
         names = [each.rfilename for each in _within(lambda: HfApi().model_info(repo)).siblings or []]
     except RepositoryNotFoundError:
@@ -118,18 +126,30 @@ def upload(folder: Path, address: str) -> str:
     repo, _ = _parts(address)
     option, api = f"to={address}", HfApi()
     page = _asked(option, lambda: _within(lambda: api.create_repo(repo, exist_ok=True)))
-    _asked(option, lambda: api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Agent of dqnspeed"))
+    _asked(
+        option,
+        lambda: api.upload_folder(
+            repo_id=repo, folder_path=folder, commit_message="Agent of dqnspeed", delete_patterns="*"
+        ),
+    )
     return str(page)
 
 
 def _parts(address: str) -> tuple[str, str | None]:
+    """The repository and the revision of an address.
+
+    Raises:
+        ConfigError: it is no address of the Hub, or the library of the Hub is not installed.
+    """
     found = _ADDRESS.fullmatch(address)
-    assert found is not None, address
+    if found is None:
+        raise ConfigError(f"{address}: is no address of the Hub. Give hub:USER/NAME, or hub:USER/NAME@REVISION.")
+    check_installed(address, "huggingface_hub", "hub")
     return found[1], found[2]
 
 
 def _info(address: str) -> Any:
-    """What the Hub says of a repository: its commit, and names and sizes of its files."""
+    """The Hub's record of a repository: its commit, and names and sizes of its files."""
     from huggingface_hub import HfApi
 
     repo, revision = _parts(address)
@@ -175,6 +195,7 @@ def _problem(option: str, error: Exception) -> ConfigError:
     if isinstance(error, errors.HFValidationError):
         return ConfigError(f"{option}: is no name that the Hub takes.")
     if status in (401, 403):
-        return ConfigError(f"{option}: the Hub refuses the token. Run hf auth login with one that may write there.")
+        may = " with a token that may write there" if option.startswith("to=") else ""
+        return ConfigError(f"{option}: the Hub refuses the token. Run hf auth login{may}.")
     where = os.environ.get("HF_ENDPOINT", "the Hub")
     return ConfigError(f"{option}: {where} cannot be used ({kind_and_line(error)}). Try again later.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import importlib.util
 import json
 import queue
 import subprocess
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from dqnspeed.config.options import ConfigError
+from dqnspeed.config.options import check_installed
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import atomic
 from dqnspeed.tracking.callbacks import Callback, TrainingState
@@ -33,8 +32,8 @@ END_S = 10  # for the process to send the last facts
 
 def check_live(run: RunConfig) -> None:
     """Raise :class:`ConfigError` if ``live=true`` needs a library that is not installed."""
-    if run.live and importlib.util.find_spec("aiohttp") is None:
-        raise ConfigError("live=true: needs aiohttp. pip install 'dqnspeed[live]' installs it.")
+    if run.live:
+        check_installed("live=true", "aiohttp", "live")
 
 
 class PageProcess:
@@ -55,8 +54,9 @@ class PageProcess:
         self._messages = queue.Queue[tuple[dict[str, Any], bytes] | None]()
         self._on_reply = on_reply
         self.send(config=config, folder=folder, clips=clips)
-        for work in (self._write, self._read):
-            threading.Thread(target=work, name="live-page", daemon=True).start()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._write, self._read)]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def is_behind(self) -> bool:
@@ -74,6 +74,8 @@ class PageProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        for thread in self._threads:
+            thread.join(END_S)
 
     def _write(self) -> None:
         """Write messages to the process, so that the training need not wait for it."""
@@ -86,11 +88,13 @@ class PageProcess:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        with self._process.stdout as pipe:
-            for line in pipe:
-                self._on_reply(json.loads(line))
-        self._process.wait()
-        self._on_reply(None)
+        try:
+            with self._process.stdout as pipe:
+                for line in pipe:
+                    self._on_reply(json.loads(line))
+        finally:
+            self._process.wait()
+            self._on_reply(None)
 
 
 class LivePage(Callback):
@@ -106,39 +110,48 @@ class LivePage(Callback):
         self._curves: dict[str, list[float]] = {name: [] for name in ("time", *CURVES)}
         self._every, self._skipped = 1, 0  # reports for each point
         self._process: PageProcess | None = None
-        self._is_ending = False
+        self._has_ended = False
         self._clip = ""
         self._display: Any = None
 
     def on_training_start(self, training: TrainingState) -> None:
         self._process = PageProcess(training.options, str(training.folder), self._in_notebook, self._reply)
         self._tell(title=training.label, env=training.config.env.id, algo=training.config.algo.name)
+        self._send_weights(training)
 
     def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
         seconds = training.seconds + metrics.get(EVALUATING, 0.0)
         self._add_point(seconds, metrics)
         left = self._time_left.until(training.agent_steps, seconds, metrics.get("perf/steps_per_second", 0))[1]
-        self._tell(curves=self._curves, left=left, seconds=seconds, steps=training.agent_steps)
-        if self._process is not None and not self._process.is_behind:
-            weights = training.network.state_dict()
-            arrays = {name: np.ascontiguousarray(each.detach().cpu().numpy()) for name, each in weights.items()}
-            self._process.send(save(arrays), agent_steps=training.agent_steps)
+        curves = {name: [*values] for name, values in self._curves.items()}  # another thread writes them
+        self._tell(curves=curves, left=left, seconds=seconds, steps=training.agent_steps)
+        self._send_weights(training)
         if self._in_notebook:
             self._show_below_cell(training.label, left)
 
     def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
-        self._is_ending = True
         mean = summary["return_mean_100"]
         shown = "" if mean is None else f" Its last mean return is {mean:.2f}."
         how = "solved the game" if summary["solved"] else f"was stopped by {summary['stopped_by']}"
         if self._process is not None:
             self._process.send(ended=f"The training has ended: it {how}.{shown}")
-            self._process.close()
-            self._process = None
+        self.close()
+
+    def close(self) -> None:
+        """End the page; a second time does nothing."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
 
     def _tell(self, **facts: Any) -> None:
         if self._process is not None:
             self._process.send(facts=facts)
+
+    def _send_weights(self, training: TrainingState) -> None:
+        if self._process is not None and not self._has_ended and not self._process.is_behind:
+            weights = training.network.state_dict()
+            arrays = {name: np.ascontiguousarray(each.detach().cpu().numpy()) for name, each in weights.items()}
+            self._process.send(save(arrays), agent_steps=training.agent_steps)
 
     def _add_point(self, seconds: float, metrics: Mapping[str, float]) -> None:
         self._skipped += 1
@@ -147,7 +160,7 @@ class LivePage(Callback):
         self._skipped = 0
         point = {"time": seconds} | {name: metrics.get(metric, float("nan")) for name, metric in CURVES.items()}
         for name, value in point.items():
-            self._curves[name].append(round(value, 4))
+            self._curves[name].append(float(f"{value:.5g}"))
         if len(self._curves["time"]) > MAX_POINTS:
             self._every *= 2
             self._curves = {name: values[::2] for name, values in self._curves.items()}
@@ -155,9 +168,9 @@ class LivePage(Callback):
     def _reply(self, reply: Any) -> None:
         """Take a reply of the process; ``None`` if it has ended."""
         if reply is None:
-            if not self._is_ending and self._process is not None:
+            self._has_ended = True
+            if self._process is not None:  # else the training has ended it
                 print("live=true: the page has ended, and the training goes on.", flush=True)
-            self._process = None
         elif "clip" in reply:
             self._clip = reply["clip"]
         elif "problem" in reply:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 from dqnspeed.config.options import ConfigError, nearest
@@ -56,9 +57,23 @@ def _from_hub(address: str) -> Path:
     except ConfigError:  # a file of the cache may have been cut
         folder = hub.download(exact, INDEX, again=True)
         _check_files(folder)
-    if exact != address:
-        print(f"{address} is {exact}", flush=True)
     return folder
+
+
+def copy_published(folder: Path, to: Path) -> None:
+    """Copy the files of a published agent to the new folder ``to``, and no others.
+
+    Raises:
+        ConfigError: a file is a link to a file elsewhere, which is not to be given away.
+        OSError: a file cannot be copied.
+    """
+    cached = hub.name_in_cache(folder) is not None  # the Hub's cache has links to its own files
+    root = folder.resolve().parents[1] if cached else folder.resolve()
+    for name in [*json.loads((folder / INDEX).read_bytes())["files"], INDEX]:
+        if root not in (folder / name).resolve().parents:
+            raise ConfigError(f"{folder / name}: is a link to a file elsewhere. Replace it by the file.")
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / name, to / name)
 
 
 def output_of(folder: Path) -> Path:
@@ -79,7 +94,10 @@ def read_evaluation(folder: Path) -> Row | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         numbers = {name: float(found[name]) for name in ("return_mean", "return_std", "epsilon")}
-        return {**found, **numbers, "games": list(found["games"]), "deterministic": bool(found["deterministic"])}
+        settings = {"deterministic": bool(found["deterministic"]), "noop_max": found["noop_max"]}
+        if not (games := list(found["games"])):
+            raise ValueError
+        return {**found, **numbers, **settings, "games": games}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"{path}: is damaged ({type(error).__name__}). {_ADVICE}") from error
 

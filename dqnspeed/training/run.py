@@ -71,7 +71,8 @@ class Run:
         self.device = machine.pick_device(config.device)
         self.threads = LearnerThreads(config, self.device)
         begun_again = state is not None and (not state or bool(state["progress"]["begun_again"]))
-        self.progress = Progress(config, request.benchmark, begun_again)
+        # The games of a live page take time from the training.
+        self.progress = Progress(config, request.benchmark and not config.live, begun_again)
         self.stop = StopRule(config.stop, signals)
         self.learner: Learner = make_learner(config, spec, self.device)
         self.evaluator = Evaluator(config, spec, self.learner.network, self.device)
@@ -176,6 +177,8 @@ class Run:
         time_left = TimeLeft(self.config.stop, times)
         progress = make_progress(self.config, self.label, time_left)
         page = [LivePage(time_left, is_notebook())] if self.config.live else []
+        for each in page:
+            self._resources.callback(each.close)
         trackers = make_trackers(self.config.tracking)
         return [progress, MetricsFile(), EpisodesFile(), *page, *trackers, *self.request.callbacks]
 

@@ -60,7 +60,7 @@ class Tunnel:
 @pytest.fixture(scope="module")
 def agent() -> Agent:
     """An agent of Breakout with random weights, whose games end soon."""
-    return Agent(make_run("env=breakout", "model=small", "env.max_episode_frames=400"), device="cpu")
+    return Agent(make_run("env=breakout", "model=small", "env.max_episode_frames=4000"), device="cpu")
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def server(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Iterator[PageServer
     """A page that shows the games of the agent."""
     monkeypatch.setattr(viewer_module, "SALIENCY_EVERY_S", 0.1)
     ended = threading.Event()
-    with contextlib.closing(Viewer(agent, ActionChoice(0, drawn=False, epsilon=0.5), 0, fps=30)) as viewer:
+    with contextlib.closing(Viewer(agent, ActionChoice(0, drawn=False, epsilon=0.5), 0, fps=10)) as viewer:
         made = PageServer(read_page(), viewer.wish)
         made.tell(title="breakout <b>by dqn</b>", env="breakout", algo="dqn", **viewer.facts)
         playing = threading.Thread(target=lambda: [*show_games(viewer, made, ended.is_set)])
@@ -131,7 +131,7 @@ def test_the_next_game_begins_by_button_and_by_key(page: Any, server: PageServer
         page.wait_for_function(
             "before => Number(document.querySelector('#number').textContent.slice(5)) > before",
             arg=before,
-            timeout=2000,
+            timeout=10_000,
         )
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") in ("next", "saliency")
@@ -151,9 +151,12 @@ def test_saliency_reddens_what_the_network_sees(page: Any, server: PageServer) -
       return most;
     }"""
     assert page.evaluate(red) == 0
+    page.wait_for_selector("#why:not([hidden])")
     page.keyboard.press("s")
-    assert page.is_checked("#saliency")
+    page.wait_for_function("document.querySelector('#saliency').checked")
     page.wait_for_function(f"() => ({red})() > 80", timeout=20_000)
+    page.reload()
+    page.wait_for_function("document.querySelector('#saliency').checked")
     page.uncheck("#saliency")
     page.wait_for_function(f"() => ({red})() === 0", timeout=20_000)
 

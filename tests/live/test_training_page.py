@@ -131,7 +131,7 @@ def test_a_training_is_shown_with_its_newest_weights(begin: Callable[..., Run]) 
         return {"weights", "curves", "actions"} <= facts.keys() and len(pictures) > 20
 
     facts, pictures = listen(run.url, enough)
-    assert facts["title"] == "baseline env=breakout backend=ale model=small num_envs=2" or "breakout" in facts["title"]
+    assert facts["title"].startswith("baseline env=breakout ") and "live" not in facts["title"]
     assert facts["actions"] == ["NOOP", "FIRE", "RIGHT", "LEFT"] and facts["outputs"] == "action values"
     assert len({len(values) for values in facts["curves"].values()}) == 1 and facts["steps"] > 0
     moments = [decoded(picture) for picture in pictures]
@@ -144,15 +144,39 @@ def test_a_training_is_shown_with_its_newest_weights(begin: Callable[..., Run]) 
     assert not page.is_running() or page.status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_page_that_is_killed_ends_no_training(begin: Callable[..., Run]) -> None:
-    run = begin(*LINE)
-    assert run.url
-    run.page.kill()
-    assert run.line("live=true: the page has ended, and the training goes on.")
-    steps = len(run.lines)
-    assert run.line(r"toy|baseline") and run.process.poll() is None
-    assert run.end() == 128 + signal.SIGINT and len(run.lines) > steps
-    assert "Traceback" not in "".join(run.lines)
+class PageKiller(dqnspeed.Callback):
+    """Kills the process of the page at the third report."""
+
+    reports = 0
+
+    def on_report(self, training: Any, metrics: Any) -> None:
+        self.reports += 1
+        if self.reports == 3:
+            page = next(one for one in psutil.Process().children() if "-I" in one.cmdline())
+            page.kill()
+            psutil.wait_procs([page], 30)
+
+
+def test_a_page_that_is_killed_ends_no_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line = [*TOY, "stop.max_steps=3000", "tracking.report_every_s=0.1"]
+    results = dqnspeed.train(line, folder=tmp_path / "run", live=True, callbacks=[killer := PageKiller()])
+    assert killer.reports > 3 and results.summary["stopped_by"] == "max_steps"
+    assert "live=true: the page has ended, and the training goes on." in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "cut", [b"", b'{"facts": {"steps"', b'{"bytes": 8000000, "agent_steps": 1}\n' + bytes(5_000_000)]
+)
+def test_a_run_that_is_killed_amid_a_message_leaves_no_process(cut: bytes) -> None:
+    boot = [sys.executable, "-I", "-c", live_page.BOOT, json.dumps(sys.path)]
+    with subprocess.Popen(boot, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        url = json.loads(process.stdout.readline())["url"]
+        process.stdin.write(b'{"facts": {"steps": 1}, "bytes": 0}\n' + cut)
+        threading.Timer(1, process.stdin.close).start()
+        facts, _ = listen(url, lambda facts, _: "ended" in facts)
+        assert facts["ended"] == "The run ended without a message; it may have been killed."
+        assert process.wait(60) == 0
 
 
 def test_a_training_that_is_killed_is_said_so(begin: Callable[..., Run]) -> None:
@@ -160,14 +184,16 @@ def test_a_training_that_is_killed_is_said_so(begin: Callable[..., Run]) -> None
     url, page = run.url, run.page
     threading.Timer(1, run.process.kill).start()
     facts, _ = listen(url, lambda facts, _: "ended" in facts)
-    assert facts["ended"] == "The run ended without a word. It may have been killed."
+    assert facts["ended"] == "The run ended without a message; it may have been killed."
     page.wait(30)
 
 
 def test_the_end_of_a_training_is_said(begin: Callable[..., Run]) -> None:
     run = begin(*LINE)
-    threading.Timer(3, lambda: run.process.send_signal(signal.SIGINT)).start()
-    facts, _ = listen(run.url, lambda facts, _: "ended" in facts)
+    url = run.url
+    run.line(r"\d steps/s")
+    threading.Timer(1, run.process.send_signal, [signal.SIGINT]).start()
+    facts, _ = listen(url, lambda facts, _: "ended" in facts)
     assert facts["ended"].startswith("The training has ended: it was stopped by SIGINT.")
 
 
@@ -175,14 +201,17 @@ def test_an_environment_without_pictures_shows_what_there_is(begin: Callable[...
     run = begin(*LINE)
     facts, pictures = listen(run.url, lambda facts, pictures: "weights" in facts and len(pictures) > 3)
     moment, images = decoded(pictures[-1])
-    assert images == {} and facts["saliency"] is False and len(moment["values"]) == len(facts["actions"])
+    assert images == {} and facts["sees_images"] is False and len(moment["values"]) == len(facts["actions"])
 
 
-def test_a_page_whose_process_does_not_start_ends_no_training(tmp_path: Path, capfd: Any, monkeypatch: Any) -> None:
+def test_a_page_whose_process_does_not_start_ends_no_training(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(live_page, "BOOT", "raise SystemExit(3)")
     results = dqnspeed.train([*TOY, "stop.max_steps=300"], folder=tmp_path / "run", live=True)
     assert results.summary["agent_steps"] >= 300 and results.config["live"] is True
-    assert results.summary["label"] == "baseline" or "live" not in results.summary["label"]
+    assert "live" not in results.summary["label"] and results.summary["benchmark"] is False
+    assert "live=true: the page has ended, and the training goes on." in capfd.readouterr().out
 
 
 def test_a_game_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:

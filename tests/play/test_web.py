@@ -96,6 +96,13 @@ def test_ctrl_c_ends_a_play_that_nobody_watches(playing: Any) -> None:
     assert play.process.returncode == 128 + signal.SIGINT and errors == ""
 
 
+def test_the_missing_library_is_named(catch: Path, run_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    code, _, errors = run_here(command, f"run={catch}", "screen=web")
+    sentence = "screen=web: needs aiohttp. pip install 'dqnspeed[live]' installs it."
+    assert (code, errors) == (2, f"dqnspeed: {sentence}\n")
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [

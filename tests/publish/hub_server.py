@@ -20,6 +20,7 @@ class HubServer(ThreadingHTTPServer):
     Attributes:
         sizes: sizes that are told instead of the true ones, by file name.
         asked: paths of all requests.
+        takes_commits: whether uploads are taken.
     """
 
     daemon_threads = True
@@ -28,6 +29,7 @@ class HubServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.repos = dict[str, dict[str, bytes]]()
         self.sizes, self.asked = dict[str, int](), list[str]()
+        self.takes_commits = True
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -91,7 +93,11 @@ class _Handler(BaseHTTPRequestHandler):
                      for each in json.loads(body)["files"]]  # fmt: skip
             return self._json({"files": files})
         if "/commit/" in path:
+            if not self.server.takes_commits:
+                return self._json({"error": "Forbidden"}, 403)
             for line in map(json.loads, body.splitlines()):
+                if line["key"] == "deletedFile":
+                    del self.server.repos[repo][line["value"]["path"]]
                 if line["key"] == "file":
                     self.server.repos[repo][line["value"]["path"]] = base64.b64decode(line["value"]["content"])
             commit = self.server.commit(repo)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import dqnspeed
 from dqnspeed.config.options import ConfigError
 from dqnspeed.publish.card import renamed
 from dqnspeed.publish.command import COMMAND_LINE, publish
-from dqnspeed.tracking.hub import check_hub, name_in_cache
+from dqnspeed.tracking.hub import name_in_cache, pinned, with_commits
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 CATCH = ["env.id=toy_envs:Catch-v0", "wrappers=none", "model=mlp", "model.hidden=[8]", "algo.learning_starts=90",
@@ -70,7 +71,7 @@ def test_an_agent_is_uploaded_and_played_elsewhere(runs: Path, hub: HubServer, c
     assert {"index.json", "config.json", "checkpoints/best.safetensors", "README.md"} <= hub.repos["me/catch"].keys()
     card = hub.repos["me/catch"]["README.md"].decode()
     assert "run=hub:me/catch\n" in card and 'dqnspeed.load("hub:me/catch")' in card and "'dqnspeed[hub]'" in card
-    assert not (tmp_path / "outputs").exists()
+    assert not list((tmp_path / "outputs" / "publish").iterdir())
 
     play = ["episodes=10", "screen=none", "trust=true"]
     played = call("play", "run=hub:me/catch", *play, HF_TOKEN="")
@@ -156,6 +157,7 @@ def test_a_bad_upload_is_refused_before_anything_is_played(runs: Path, hub: HubS
             "hf_bad",
             "to=hub:me/new: the Hub refuses the token. Run hf auth login with one that may write there.",
         ),
+        ("hub:you/new", TOKEN, "the token is of me, who cannot write for you. Use another."),
         ("hub:me/paper", TOKEN, "to=hub:me/paper: holds something else than an agent of dqnspeed. Give another name."),
         ("hub:me/new@main", TOKEN, "to=hub:me/new@main: an upload takes no revision. Give hub:USER/NAME."),
     ):
@@ -163,6 +165,45 @@ def test_a_bad_upload_is_refused_before_anything_is_played(runs: Path, hub: HubS
         assert (done.returncode, done.stderr) == (2, f"dqnspeed: {sentence}\n")
         assert "plays" not in done.stdout
     assert hub.repos.keys() == {"me/paper"}
+
+
+def test_an_upload_that_fails_keeps_the_folder(runs: Path, hub: HubServer, call: Call, tmp_path: Path) -> None:
+    hub.takes_commits = False
+    done = call("publish", f"run={runs / 'catch'}", "to=hub:me/catch", "episodes=2", "video=false")
+    assert done.returncode == 2 and "The folder is kept: " in done.stderr
+    kept = tmp_path / "outputs" / "publish" / "me_catch"
+    assert f"publish run={kept.relative_to(tmp_path)} to=hub:me/catch" in done.stderr
+    hub.takes_commits = True
+    assert call("publish", f"run={kept}", "to=hub:me/catch").returncode == 0
+
+
+def test_files_of_others_are_not_uploaded(runs: Path, hub: HubServer, call: Call, tmp_path: Path) -> None:
+    shutil.copytree(runs / "given", tmp_path / "agent")
+    (tmp_path / "agent" / ".env").write_text("secret")
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "agent" / "more").symlink_to(tmp_path / "secret")
+    hub.repos["me/agent"] = {"index.json": b"{}", "replay.mp4": b"of an earlier upload"}
+    done = call("publish", "run=agent", "to=hub:me/agent")
+    assert done.returncode == 0, done.stderr
+    given = {str(path.relative_to(runs / "given")) for path in (runs / "given").rglob("*") if path.is_file()}
+    assert hub.repos["me/agent"].keys() == given
+    (tmp_path / "agent" / "README.md").unlink()
+    (tmp_path / "agent" / "README.md").symlink_to(tmp_path / "secret")
+    done = call("publish", "run=agent", "to=hub:me/agent")
+    assert (
+        done.returncode == 2
+        and "agent/README.md: is a link to a file elsewhere. Replace it by the file." in done.stderr
+    )
+    done = call("publish", "run=agent", "to=hub:me/agent", "half=true")
+    assert done.stderr == "dqnspeed: half=true: is for a run, and agent is published. Leave it out.\n"
+
+
+def test_all_jobs_of_a_sweep_start_from_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = iter(["0" * 40, "1" * 40])
+    monkeypatch.setattr("dqnspeed.tracking.hub.pinned", lambda address: f"{address}@{next(commits)}")
+    given = ["-m", "init=hub:a/b,null,hub:c/d,hub:a/b", "seed=1,2", "env=hub:e/f"]
+    first, second = f"hub:a/b@{'0' * 40}", f"hub:c/d@{'1' * 40}"
+    assert with_commits(given) == ["-m", f"init={first},null,{second},{first}", "seed=1,2", "env=hub:e/f"]
 
 
 def test_a_hub_that_does_not_answer_is_given_up(call: Call) -> None:
@@ -177,12 +218,16 @@ def test_a_hub_that_does_not_answer_is_given_up(call: Call) -> None:
 def test_the_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ConfigError, match=r"^hub:a/b: needs huggingface_hub\. pip install 'dqnspeed\[hub\]' "):
-        check_hub("hub:a/b")
+        pinned("hub:a/b")
 
 
 def test_a_card_that_somebody_edited_is_left_alone(tmp_path: Path) -> None:
     assert renamed("# mine\n", "hub:a/b") == "# mine\n"
-    card = 'python -m dqnspeed.play run=old\npython -m dqnspeed.train init=old\n`dqnspeed.load("old")`, older\n'
-    assert renamed(card, "hub:a/b") == card.replace("=old", "=hub:a/b").replace('"old"', '"hub:a/b"')
+    card = "pip install dqnspeed\n{play}\npython -m dqnspeed.train {init} init=old_1\n`dqnspeed.load({load})`, older\n"
+    for old, quote in (("old", ""), ("my agent", "'")):
+        given = {"play": f"python -m dqnspeed.play {quote}run={old}{quote}", "init": f"{quote}init={old}{quote}"}
+        wanted = {"play": "python -m dqnspeed.play run=hub:a/b", "init": "init=hub:a/b", "load": '"hub:a/b"'}
+        changed = card.replace("dqnspeed\n", "'dqnspeed[hub]'\n", 1).format(**wanted)
+        assert renamed(card.format(**given, load=f'"{old}"'), "hub:a/b") == changed
     assert name_in_cache(tmp_path / "models--me--catch" / "snapshots" / ("0" * 40)) == "me_catch"
     assert name_in_cache(tmp_path) is None

@@ -164,9 +164,9 @@ def test_several_games_at_once_are_whole_games_and_not_shown(
     assert code == 0 and shown.count("\ngame ") + shown.startswith("game ") == 6
     [kept] = [json.loads(line) for line in (runs / "copy" / "play.jsonl").read_text().splitlines()]
     assert all(game["length"] <= 51 for game in kept["games"]) and len(kept["games"]) == 6
-    for name in ("window", "record"):
-        code, _, errors = run_here(play_command, *line, "num_envs=2", f"{name}=true")
-        assert code == 2 and errors.startswith(f"dqnspeed: num_envs=2: does not go with {name}=true")
+    for shown in ("screen=window", "record=true"):
+        code, _, errors = run_here(play_command, *line, "num_envs=2", shown)
+        assert code == 2 and errors.startswith(f"dqnspeed: num_envs=2: does not go with {shown}")
 
 
 def test_the_zoo_is_listed_played_loaded_and_started_from(zoo: Path, run_here: Command) -> None:
@@ -353,7 +353,7 @@ def test_mistakes_of_publish_are_one_sentence_each(
         (["run=unsaved", "to=new", "video=false"], "checkpoint=best: is not in unsaved/checkpoints. The run has saved"),
         (["run=unsaved", "to=new", "video=maybe"], "video=maybe: must be true or false."),
         (["run=nowhere", "to=new", "video=false"], "nowhere: there is no such folder."),
-        (["run=unsaved"], "to: is missing; give to=VALUE, new folder to give away."),
+        (["run=unsaved"], "to: is missing; give to=VALUE, new folder to give away; or "),
     ):
         code, _, errors = run_here(publish_command, *line)
         assert code == 2 and errors.startswith(f"dqnspeed: {sentence}") and errors.count("\n") == 1, errors
