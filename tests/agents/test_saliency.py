@@ -51,10 +51,10 @@ def test_what_the_network_looks_at_is_salient(kind: type, agent: Agent, monkeypa
 
 
 def test_the_background_is_not_salient(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, background = Corner(subtract=True), np.random.default_rng(1).integers(0, 256, (4, 84, 84)).astype(np.uint8)
-    network.preprocess.measure(torch.from_numpy(background[:1]))
+    network, background = Corner(subtract=True), np.random.default_rng(1).integers(0, 256, (1, 84, 84)).astype(np.uint8)
+    network.preprocess.measure(torch.from_numpy(background[None]))
     monkeypatch.setattr(agent, "network", network)
-    observation = np.repeat(background[:1], 4, axis=0)
+    observation = np.repeat(background, 4, axis=0)
     assert not saliency(agent, observation).any()
     observation[3, 62:66, 6:10] = 255  # the ball
     row, column = np.unravel_index(saliency(agent, observation).argmax(), (84, 84))

@@ -164,9 +164,10 @@ def test_a_page_that_is_killed_ends_no_training(tmp_path: Path, capfd: pytest.Ca
     assert "live=true: the page has ended, and the training goes on." in capfd.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "cut", [b"", b'{"facts": {"steps"', b'{"bytes": 8000000, "agent_steps": 1}\n' + bytes(5_000_000)]
-)
+CUT_WEIGHTS = b'{"bytes": 8000000, "agent_steps": 1}\n' + bytes(5_000_000)
+
+
+@pytest.mark.parametrize("cut", [b"", b'{"facts": {"steps"', CUT_WEIGHTS])
 def test_a_run_that_is_killed_amid_a_message_leaves_no_process(cut: bytes) -> None:
     boot = [sys.executable, "-I", "-c", live_page.BOOT, json.dumps(sys.path)]
     with subprocess.Popen(boot, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
