@@ -155,7 +155,7 @@ def test_a_bad_upload_is_refused_before_anything_is_played(runs: Path, hub: HubS
         (
             "hub:me/new",
             "hf_bad",
-            "to=hub:me/new: the Hub refuses the token. Run hf auth login with one that may write there.",
+            "to=hub:me/new: the Hub refuses the token. Run hf auth login with a token that may write there.",
         ),
         ("hub:you/new", TOKEN, "the token is of me, who cannot write for you. Use another."),
         ("hub:me/paper", TOKEN, "to=hub:me/paper: holds something else than an agent of dqnspeed. Give another name."),

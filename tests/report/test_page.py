@@ -258,7 +258,7 @@ def test_a_sweep_is_watched_until_it_has_ended(tmp_path: Path, watch: Command) -
     ending.join()
     assert "baseline=later: there is no such rung" not in errors, "the rung came at last"
     assert "1 of 2 runs have ended; the others are running or to come." in errors
-    assert re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+ shows the page\.", errors)
+    assert re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+ and file:\S+/report\.html show the page\.", errors)
     page = (tmp_path / "report.html").read_text().partition("<main>")[0]
     assert "baseline" in out and "have ended" not in page and 'http-equiv="refresh"' not in page
 
