@@ -50,7 +50,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def adapt_links(markdown: str, source: Path, page: str) -> str:
     """The text of the file ``source`` with its links relative to ``page`` of the site.
 
-    A link to a file that is not part of the site becomes its text.
+    A link to a file that is not part of the site, or to the source of this page, becomes its text.
     """
 
     def adapt(found: re.Match[str]) -> str:
@@ -63,6 +63,8 @@ def adapt_links(markdown: str, source: Path, page: str) -> str:
             if not target.is_file() or not target.is_relative_to(SITE):
                 return text
             there = target.relative_to(SITE).as_posix()
+        if there == page and not anchor:
+            return text
         return f"{image}[{text}]({posixpath.relpath(there, posixpath.dirname(page) or '.')}{anchor or ''})"
 
     return BLOCK_OR_LINK.sub(adapt, markdown)

@@ -27,6 +27,15 @@ RUNS, PAGE, PEERS = ROOT / "records" / "runs.csv", ROOT / "RECORDS.md", ROOT / "
 COLUMNS = "table", "date", "commit", "processor", "command", "game", "seed", "result", "seconds", "steps", "notes"
 TUNING_GAMES = "pong", "breakout", "space_invaders", "beam_rider", "enduro"
 WITHOUT_TABLE = "tuning", "tried", "ladder", "one_core", "other"
+THAT_DATE = "the experiment of that date"  # in notes: the command makes another recipe today
+NEWEST = "Zen 5", "Zen 4", "Zen 3"  # processors
+MAX_WORDS = 3  # of a command that is shown whole in the table of retired recipes
+# Names of tricks in rows, and the names of today.
+NAMES = {
+    "a steered learning rate": "an adaptive learning rate",
+    "steered learning rate": "adaptive learning rate",
+    "entropy floor": "minimum entropy",
+}
 # Columns of the table of other games, by a word of the command.
 RECIPES = {
     "experiment=speedrun": "speedrun",
@@ -86,7 +95,8 @@ def with_tables(page: str, found: Sequence[Row]) -> str:
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = page.partition(begin)
         table = "\n".join(make([row for row in found if row["table"] == name]))
-        page = f"{before}{begin}\n{table}\n\n{end}{rest.partition(end)[2]}"
+        shown = f"\n{table}\n\n" if table else ""
+        page = f"{before}{begin}{shown}{end}{rest.partition(end)[2]}"
     return page
 
 
@@ -119,11 +129,29 @@ def shown(row: Row) -> str:
     return row["seconds"] if row["notes"].startswith("solved") else f"not in {row['seconds']}"
 
 
+def processor_of(row: Row) -> str:
+    """Processor of a row, which says if its generation was not noted."""
+    return row["processor"].replace("AMD EPYC,", "AMD EPYC (not noted),")
+
+
+def name_of(row: Row) -> str:
+    """Name of the recipe of a row, which its notes end with."""
+    name = row["notes"].rpartition("; ")[2]
+    for before, today in NAMES.items():
+        name = name.replace(before, today)
+    return f"{name} (recipe of that date)" if THAT_DATE in row["notes"] else name
+
+
+def has_no_goal(row: Row) -> bool:
+    """Whether no mean return could end the run: ``experiment=own_env`` has no goal of its own."""
+    return "experiment=own_env" in row["command"].split() and "reward_bound=" not in row["command"]
+
+
 def pong(found: Sequence[Row]) -> Iterable[str]:
     """Times to solve Pong, a row for each processor and command."""
     yield "| dates | processor | command | seeds | seconds | median |"
     yield "|---|---|---|---|---|---:|"
-    for (processor, command), group in grouped(found, lambda row: (row["processor"], recipe(row))).items():
+    for (processor, command), group in grouped(found, lambda row: (processor_of(row), recipe(row))).items():
         group.sort(key=lambda row: int(row["seed"]))
         median = statistics.median(map(time_to_solve, group))
         seeds = ", ".join(row["seed"] for row in group)
@@ -131,18 +159,39 @@ def pong(found: Sequence[Row]) -> Iterable[str]:
         yield f"| {dates} | {processor} | `{command}` | {seeds} | {', '.join(map(shown, group))} | {median:.0f} |"
 
 
-def times(found: Sequence[Row]) -> Iterable[str]:
-    """Medians and ranges of times to solve, a row for each recipe, processor and command."""
+def times(found: Sequence[Row], short: bool = False) -> Iterable[str]:
+    """Medians and ranges of times to solve, a row for each recipe, processor and command.
+
+    Args:
+        short: of a command of many options, show the first.
+    """
     yield "| what | processor | seeds | median, s | range, s | command |"
     yield "|---|---|---:|---:|---|---|"
-    groups = grouped(found, lambda row: (row["notes"].rpartition("; ")[2], row["processor"], recipe(row)))
+    groups = grouped(found, lambda row: (name_of(row), processor_of(row), recipe(row)))
     for (name, processor, command), group in groups.items():
         group.sort(key=time_to_solve)
         median = statistics.median(map(time_to_solve, group))
         middle = f"{median:.0f}" if median < math.inf else "not reached"
         ends = " to ".join(dict.fromkeys([shown(group[0]), shown(group[-1])]))
-        options = command.removeprefix("python -m dqnspeed.train ")
-        yield f"| {name} | {processor} | {len(group)} | {middle} | {ends} | `{options}` |"
+        if has_no_goal(group[0]):
+            middle, ends = ", ".join(row["result"] for row in group) + ", no goal", "-"
+        first, *others = command.removeprefix("python -m dqnspeed.train ").split()
+        shortened = short and len(others) >= MAX_WORDS
+        options = f"`{first}` and {len(others)} more" if shortened else f"`{' '.join([first, *others])}`"
+        yield f"| {name} | {processor} | {len(group)} | {middle} | {ends} | {options} |"
+
+
+def older(found: Sequence[Row]) -> Iterable[str]:
+    """Times of today's recipes, on the newest processor first, and times of retired recipes below a heading."""
+    retired = [row for row in found if THAT_DATE in row["notes"] or "experiment=ladder/" in row["command"]]
+    yield from times(sorted((row for row in found if row not in retired), key=age_of_processor))
+    yield from ("", "### Retired recipes", "")
+    yield from times(retired, short=True)
+
+
+def age_of_processor(row: Row) -> int:
+    """Place of the row's processor in :data:`NEWEST`, or after its end."""
+    return next((place for place, name in enumerate(NEWEST) if name in row["processor"]), len(NEWEST))
 
 
 def games(found: Sequence[Row]) -> Iterable[str]:
@@ -159,7 +208,9 @@ def games(found: Sequence[Row]) -> Iterable[str]:
 
 
 def atari5(found: Sequence[Row]) -> Iterable[str]:
-    """Mean returns, and the returns of CleanRL's PPO."""
+    """Mean returns, and the returns of CleanRL's PPO; nothing before the first game."""
+    if not found:
+        return
     lines = [line for line in PEERS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     peers = {row["game"]: float(row["return"]) for row in csv.DictReader(lines)}
     yield "| game | mean return | CleanRL's PPO, 10 M steps | human-normalised | steps | processor |"
@@ -174,22 +225,27 @@ def atari5(found: Sequence[Row]) -> Iterable[str]:
 def atari26(found: Sequence[Row]) -> Iterable[str]:
     """Mean returns and human-normalised scores, highest first, with their median."""
     scored = [(normalized(row), row) for row in found]
-    yield "| game | mean return | human-normalised | steps | |"
+    yield "| game | mean return | human-normalised | steps | remark |"
     yield "|---|---:|---:|---:|---|"
     for score, row in sorted(scored, key=lambda pair: -pair[0]):
-        remarks = ["tuned on"] * (row["game"] in TUNING_GAMES) + ["at or below random"] * (score <= 0)
+        applies = {
+            "tuned on": row["game"] in TUNING_GAMES,
+            "at or below random": score <= 0,
+            "busy machine": "busy machine" in row["notes"],
+        }
+        remarks = [remark for remark, true in applies.items() if true]
         steps = f"{int(row['steps']):,}"
         yield f"| {row['game']} | {float(row['result']):,.1f} | {score:.2f} | {steps} | {', '.join(remarks)} |"
     if scored:
         yield f"| median of {len(scored)} games | | {statistics.median(score for score, _ in scored):.2f} | | |"
 
 
-TABLES = {
+TABLES: dict[str, Callable[[Sequence[Row]], Iterable[str]]] = {
     "pong": pong,
     "atari5": atari5,
     "atari26": atari26,
     "speedrun": times,
-    "speedrun_older": times,
+    "speedrun_older": older,
     "ablation": times,
     "games": games,
     "small": times,
