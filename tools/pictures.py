@@ -74,9 +74,8 @@ def emulator_speed() -> str:
         at = f'x="{46 + number * width:.1f}" y="{250 - bar:.1f}" width="{width - 0.9:.1f}" height="{bar:.1f}"'
         parts.append(f'<rect class="first" {at}/>')
     other = 250 - high / 13
-    parts.append(
-        f'<line class="line" x1="44" x2="490" y1="{other:.0f}" y2="{other:.0f}" stroke-width="1.5" stroke-dasharray="5 4"/>'
-    )
+    at = f'x1="44" x2="490" y1="{other:.0f}" y2="{other:.0f}" stroke-width="1.5" stroke-dasharray="5 4"'
+    parts.append(f'<line class="line" {at}/>')
     words = f"a bar for each of the {len(ratios)} games; dashed: the faster other library"
     parts.append(f'<text class="soft" x="46" y="268">{words}</text>')
     parts.append(f'<text class="end" x="486" y="28">median {median:.1f}×</text>')
