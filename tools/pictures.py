@@ -64,10 +64,10 @@ def emulator_speed() -> str:
     """Speed of the emulator in each game, against the faster of ALE's vector environment and EnvPool."""
     ratios = sorted((float(row["ratio_to_the_faster"]) for row in rows("records/emulator_speed.csv")), reverse=True)
     median, high, parts = statistics.median(ratios), 220, list[str]()
-    for ratio in (4, 8, 12):
+    for ratio in (4.0, 8.0, 12.0):
         y = 250 - high * ratio / 13
         parts.append(f'<line class="line" x1="44" x2="490" y1="{y:.0f}" y2="{y:.0f}" stroke-width=".4"/>')
-        parts.append(f'<text class="soft end" x="38" y="{y + 4:.0f}">{ratio}×</text>')
+        parts.append(f'<text class="soft end" x="38" y="{y + 4:.0f}">{ratio:g}×</text>')
     width = 440 / len(ratios)
     for number, ratio in enumerate(ratios):
         bar = high * ratio / 13

@@ -143,6 +143,7 @@ def test_saliency_reddens_what_the_network_sees(page: Any, server: PageServer) -
     red = """() => {
       const image = document.querySelector("#seen"), canvas = document.createElement("canvas");
       [canvas.width, canvas.height] = [image.naturalWidth, image.naturalHeight];
+      if (!canvas.width) return -1; // it is being replaced
       const context = canvas.getContext("2d");
       context.drawImage(image, 0, 0);
       const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
@@ -150,7 +151,7 @@ def test_saliency_reddens_what_the_network_sees(page: Any, server: PageServer) -
       for (let i = 0; i < data.length; i += 4) most = Math.max(most, data[i] - data[i + 1]);
       return most;
     }"""
-    assert page.evaluate(red) == 0
+    page.wait_for_function(f"() => ({red})() === 0", timeout=20_000)
     page.wait_for_selector("#why:not([hidden])")
     page.keyboard.press("s")
     page.wait_for_function("document.querySelector('#saliency').checked")

@@ -109,7 +109,6 @@ def test_the_missing_library_is_named(catch: Path, run_here: Command, monkeypatc
         ("record=true", "screen=web: does not go with record=true. Leave one of them out."),
         ("overlay=true", "screen=web: does not go with overlay=true. Leave one of them out."),
         ("num_envs=3", "num_envs=3: does not go with screen=web, which shows one. Leave it out."),
-        ("saliency=true", "saliency=true: toy_envs:Catch-v0 shows its agent numbers and no images. Leave it out."),
         ("deterministic=false", "deterministic=false: algo=dqn learns action values and no policy to draw from. Use "),
     ],
 )
