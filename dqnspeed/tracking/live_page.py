@@ -100,7 +100,7 @@ class PageProcess:
 class LivePage(Callback):
     """Sends curves, the time left and weights to the live page; in a notebook it shows them below the cell.
 
-    A page that fails is off for the rest of the run, which goes on.
+    A page that fails is off for the rest of the run. The training continues.
     """
 
     optional = True

@@ -18,7 +18,7 @@ class HubServer(ThreadingHTTPServer):
     """Serves ``repos``: the files of each repository by its name.
 
     Attributes:
-        sizes: sizes that are told instead of the true ones, by file name.
+        sizes: sizes to report instead of the true ones, by file name.
         asked: paths of all requests.
         takes_commits: whether uploads are taken.
     """
