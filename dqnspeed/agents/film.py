@@ -56,7 +56,11 @@ def film_game(agent: Agent, seed: int, with_saliency: bool) -> GameFilm:
 def _pictures(
     agent: Agent, seed: int, with_saliency: bool, rewards: list[float], max_steps: int
 ) -> Iterator[np.ndarray]:
-    """The game, the observation and the outputs before each step, and at the end; the rewards of the game are added to ``rewards``."""
+    """The game, the observation and the outputs, before each step and at the end.
+
+    Args:
+        rewards: gets the reward of each step.
+    """
     spec, choice = agent.spec, ActionChoice(seed, drawn=agent.has_policy and not agent.config.eval.deterministic)
     overlay = Overlay(agent.action_names, spec.stack, spec.largest, agent.outputs)
     with contextlib.closing(agent.make_env(render_mode="rgb_array")) as env:
