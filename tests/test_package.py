@@ -73,8 +73,8 @@ def test_the_source_distribution_has_both_packages_and_their_tests(tmp_path: Pat
 
 
 EXTRAS = """
-    aiohttp huggingface_hub hydra_plugins.hydra_submitit_launcher imageio_ffmpeg jinja2 joblib matplotlib optuna plotly pygame ray scipy
-    stable_baselines3 submitit torchrl warp
+    aiohttp huggingface_hub hydra_plugins.hydra_submitit_launcher imageio_ffmpeg jinja2 joblib matplotlib optuna plotly
+    pygame ray scipy stable_baselines3 submitit torchrl warp
 """.split()
 
 
