@@ -32,7 +32,7 @@ example env=breakout, hold for everything measured. Ctrl-C keeps what was measur
 @dataclass(frozen=True)
 class BenchConfig:
     suite: str = option(
-        "quick: ten minutes; full: also compiled trainings and more games; micro: only parts of a training",
+        "quick: ten minutes; full: also compiled trainings and more games at once; micro: only parts of a training",
         choices=SUITES,
         default="quick",
     )

@@ -152,7 +152,7 @@ def _rewards(run: RunConfig, play: RandomPlay) -> Finding:
     remedy = "set algo.n_step=10 to carry them further" if run.has_replay else "expect long training"
     return first_problem(
         topic,
-        f"{rewards.min():g} to {rewards.max():g}, not zero in {share:.2%} of steps, there of size {np.median(sizes):g}",
+        f"{rewards.min():g} to {rewards.max():g}, not zero in {share:.2%} of steps, median size {np.median(sizes):g}",
         (share < 1e-3, LOOK, f"very rare; {remedy}"),
         (clips and sizes.max() > 1 and np.ptp(sizes) > 0, LOOK,
          "wrappers.clip_reward=true makes them equal for the learner; returns are not clipped"),

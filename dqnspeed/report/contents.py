@@ -27,8 +27,8 @@ WARNINGS = {
     "pruned": "Pruned: {} of {} runs. A search ended them early as unpromising.",
     "began again": "Began again: {} of {} runs, killed before their first checkpoint. Their times start at the last "
     "beginning.",
-    "shared machine": "Shared machine: {} of {} runs, slowed down by other programs. Their speeds and times are no "
-    "measure of the machine.",
+    "shared machine": "Shared machine: {} of {} runs, slowed down by other programs or a live page. Their speeds and "
+    "times are no measure of the machine.",
 }
 
 
