@@ -151,18 +151,14 @@ def test_a_bad_download_is_one_sentence(runs: Path, hub: HubServer, call: Call) 
 def test_a_bad_upload_is_refused_before_anything_is_played(runs: Path, hub: HubServer, call: Call) -> None:
     hub.repos["me/paper"] = {"paper.pdf": b"", ".gitattributes": b""}
     for to, token, sentence in (
-        ("hub:me/new", "", "to=hub:me/new: needs a token. Run hf auth login, or set HF_TOKEN."),
-        (
-            "hub:me/new",
-            "hf_bad",
-            "to=hub:me/new: the Hub refuses the token. Run hf auth login with a token that may write there.",
-        ),
+        ("hub:me/new", "", "needs a token. Run hf auth login, or set HF_TOKEN."),
+        ("hub:me/new", "hf_bad", "the Hub refuses the token. Run hf auth login with a token that may write there."),
         ("hub:you/new", TOKEN, "the token is of me, who cannot write for you. Use another."),
-        ("hub:me/paper", TOKEN, "to=hub:me/paper: holds something else than an agent of dqnspeed. Give another name."),
-        ("hub:me/new@main", TOKEN, "to=hub:me/new@main: an upload takes no revision. Give hub:USER/NAME."),
+        ("hub:me/paper", TOKEN, "holds something else than an agent of dqnspeed. Give another name."),
+        ("hub:me/new@main", TOKEN, "an upload takes no revision. Give hub:USER/NAME."),
     ):
         done = call("publish", f"run={runs / 'catch'}", f"to={to}", HF_TOKEN=token)
-        assert (done.returncode, done.stderr) == (2, f"dqnspeed: {sentence}\n")
+        assert (done.returncode, done.stderr) == (2, f"dqnspeed: to={to}: {sentence}\n")
         assert "plays" not in done.stdout
     assert hub.repos.keys() == {"me/paper"}
 
