@@ -169,6 +169,19 @@ def test_several_games_at_once_are_whole_games_and_not_shown(
         assert code == 2 and errors.startswith(f"dqnspeed: num_envs=2: does not go with {shown}")
 
 
+@pytest.mark.parametrize("game", published.zoo())
+def test_an_agent_that_ships_is_small_standard_and_plays(game: str) -> None:
+    folder = published.folder_at(f"zoo:{game}")
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 1.5e6
+    facts, evaluation = (json.loads((folder / f"{name}.json").read_text()) for name in ("run", "evaluation"))
+    assert facts["protocol"] == "standard" and len(evaluation["games"]) == 100
+    agent = dqnspeed.load(f"zoo:{game}", device="cpu")
+    with agent.make_env() as env:
+        observation, _ = env.reset(seed=0)
+        assert env.action_space.contains(agent.act(observation))
+    assert f"run=zoo:{game}\n" in (folder / "README.md").read_text()
+
+
 def test_the_zoo_is_listed_played_loaded_and_started_from(zoo: Path, run_here: Command) -> None:
     code, shown, _ = run_here(play_command, "zoo=list")
     row = shown.splitlines()[1]
