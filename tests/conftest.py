@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import gc
 import getpass
+import json
 import multiprocessing
 import multiprocessing.util
 import os
@@ -20,8 +21,9 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
+import aiohttp
 import hydra
 import hypothesis
 import numpy as np
@@ -147,6 +149,24 @@ def run_async(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """The result of a coroutine, which runs in a thread, since a browser of Playwright's has a loop in this one."""
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
+
+
+def listen(url: str, enough: Callable[[dict[str, Any], list[bytes]], object]) -> tuple[dict[str, Any], list[bytes]]:
+    """The facts and pictures that a live page sends until there are ``enough``, or until its end."""
+
+    async def hear() -> tuple[dict[str, Any], list[bytes]]:
+        facts, pictures, address = dict[str, Any](), list[bytes](), url.replace("/?", "/socket?")
+        async with aiohttp.ClientSession() as session, session.ws_connect(address) as opened:
+            async for message in opened:
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    facts |= json.loads(message.data)
+                elif message.type is aiohttp.WSMsgType.BINARY:
+                    pictures.append(message.data)
+                if enough(facts, pictures):
+                    break
+        return facts, pictures
+
+    return cast("tuple[dict[str, Any], list[bytes]]", run_async(asyncio.wait_for(hear(), 90)))
 
 
 @dataclasses.dataclass

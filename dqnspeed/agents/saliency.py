@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dqnspeed.agents.agent import Agent
 
 CELLS = 12  # perturbed places along the longer side
+AT_ONCE = 16  # places in one batch
+ROUNDING = 1e-9  # a change of the outputs that is no more than this share is none
 MASK_SIZE, BLUR_SIZE = 0.75, 0.5  # standard deviations of the masks and of the blur, in distances between two places
 COLOUR, STRENGTH = np.array([255, 40, 40], np.float32), 0.7  # of the most salient pixel
 
@@ -46,14 +48,18 @@ def saliency(agent: Agent, observation: np.ndarray) -> np.ndarray:
     else:
         blurred = cv2.GaussianBlur(sharp.transpose(1, 2, 0), (0, 0), BLUR_SIZE * max(height, width) / CELLS)
         plain = blurred.reshape(height, width, -1).transpose(2, 0, 1)
-    perturbed = sharp + masks[:, None] * (plain - sharp)
-    if np.issubdtype(observation.dtype, np.integer):
-        np.rint(perturbed, out=perturbed)
-    outputs = agent.compute(agent.network, np.concatenate([observation[None], perturbed.astype(observation.dtype)]))
-    scores = 0.5 * np.square(outputs[1:] - outputs[0]).sum(axis=1).reshape(grid)
-    if not (most := float(scores.max())) > 0:
+    unchanged = agent.compute(agent.network, observation[None])[0]
+    scores = np.zeros(len(masks), np.float32)
+    for start in range(0, len(masks), AT_ONCE):
+        perturbed = sharp + masks[start : start + AT_ONCE, None] * (plain - sharp)
+        if np.issubdtype(observation.dtype, np.integer):
+            np.rint(perturbed, out=perturbed)
+        outputs = agent.compute(agent.network, perturbed.astype(observation.dtype))
+        scores[start : start + AT_ONCE] = 0.5 * np.square(outputs - unchanged).sum(axis=1)
+    if (most := float(scores.max())) <= ROUNDING * float(np.square(unchanged).sum()):
         return np.zeros((height, width), np.float32)
-    resized: np.ndarray = cv2.resize(scores / most, (width, height), interpolation=cv2.INTER_LINEAR)
+    scores = scores.reshape(grid) / most
+    resized: np.ndarray = cv2.resize(scores, (width, height), interpolation=cv2.INTER_LINEAR)
     return resized.astype(np.float32, copy=False)
 
 

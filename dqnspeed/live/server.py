@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HOST, PORT, PORTS = "127.0.0.1", 8890, 50  # the first port that is free is taken
 LOCAL_NAMES = HOST, "localhost", "[::1]"  # what a browser on this machine, or at the end of a tunnel, calls it
 MAX_REQUEST = 1024  # bytes of a message from a browser
-LAST_WORDS_S = 2.0  # for the last facts to reach slow browsers
+FLUSH_S = 2.0  # for the last facts to reach slow browsers
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -49,21 +49,21 @@ class PageServer:
 
     Args:
         page: text of the page.
-        on_wish: called in the server's thread with each message of a browser; returns facts for all browsers.
+        on_message: called in the server's thread with each message of a browser; returns facts for all browsers.
 
     Attributes:
         url: address of the page, with its token.
-        moved: a sentence if the usual port was in use, else empty.
+        line: a line with the address, for the terminal.
         watched: set while a browser shows the page.
 
     Raises:
         ConfigError: no port is free.
     """
 
-    def __init__(self, page: str, on_wish: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}):
-        self._page, self._on_wish, self._token = page, on_wish, secrets.token_urlsafe(16)
+    def __init__(self, page: str, on_message: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}):
+        self._page, self._on_message, self._token = page, on_message, secrets.token_urlsafe(16)
         self._facts = dict[str, Any]()
-        self._visitors = set[_Visitor]()
+        self._connections = set[_Connection]()
         self.watched = threading.Event()
         self._visited, self._visited_at = threading.Event(), -math.inf
         self._loop = asyncio.new_event_loop()
@@ -73,7 +73,8 @@ class PageServer:
         self._thread.start()
         port = started.result()
         self.url = f"http://{HOST}:{port}/?token={self._token}"
-        self.moved = f"port {PORT} is in use, so the page is on port {port}" if port != PORT else ""
+        moved = f" (port {PORT} is in use)" if port != PORT else ""
+        self.line = f"live page: {self.url}{moved}"
 
     def set_page(self, page: str) -> None:
         """Serve another text from now on."""
@@ -88,9 +89,9 @@ class PageServer:
         """Wait until a browser has loaded the present page, at most so long."""
         self._visited.wait(seconds)
 
-    def tell(self, **facts: Any) -> None:
+    def send_facts(self, **facts: Any) -> None:
         """Send facts to every browser, and to each that comes later; a fact replaces the one of the same name."""
-        self._call(self._tell, facts)
+        self._call(self._send, facts)
 
     def show(self, picture: bytes) -> None:
         """Send a picture to every browser; a slow browser gets the newest only."""
@@ -99,9 +100,9 @@ class PageServer:
     def close(self, **facts: Any) -> None:
         """Send the last facts and end the server."""
         if self._thread.is_alive():
-            self.tell(**facts)
+            self.send_facts(**facts)
             self._call(self._stop.set)
-            self._thread.join(5 * LAST_WORDS_S)
+            self._thread.join(5 * FLUSH_S)
 
     def _call(self, function: Callable[..., object], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the server has ended
@@ -130,18 +131,18 @@ class PageServer:
 
         app = web.Application(middlewares=[guard], client_max_size=MAX_REQUEST)
         app.add_routes([web.get("/", self._get_page), web.get("/socket", self._get_socket)])
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=LAST_WORDS_S)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=FLUSH_S)
         await runner.setup()
         try:
             started.set_result(await _listen(runner))
             await self._stop.wait()
-            await self._say_last_words()
+            await self._flush()
         finally:
             await runner.cleanup()
 
-    async def _say_last_words(self) -> None:
+    async def _flush(self) -> None:
         """Wait until the browsers have all facts, and close their connections."""
-        await asyncio.gather(*(visitor.end() for visitor in [*self._visitors]), return_exceptions=True)
+        await asyncio.gather(*(connection.end() for connection in [*self._connections]), return_exceptions=True)
 
     def _refusal(self, request: web.Request) -> str | None:
         """The reason to refuse a request: no token, or another ``Host``, as a hostile page has."""
@@ -164,36 +165,36 @@ class PageServer:
     async def _get_socket(self, request: web.Request) -> web.StreamResponse:
         from aiohttp import WSMsgType, web
 
-        socket = web.WebSocketResponse(heartbeat=20, max_msg_size=MAX_REQUEST)
+        socket = web.WebSocketResponse(heartbeat=20, max_msg_size=MAX_REQUEST, compress=False)
         await socket.prepare(request)
-        visitor = _Visitor(request, socket, dict(self._facts))
-        self._visitors.add(visitor)
+        connection = _Connection(request, socket, dict(self._facts))
+        self._connections.add(connection)
         self.watched.set()
-        sender = asyncio.ensure_future(visitor.send())
+        sender = asyncio.ensure_future(connection.send())
         try:
             async for message in socket:
                 with contextlib.suppress(ValueError):
-                    wish = json.loads(message.data) if message.type is WSMsgType.TEXT else None
-                    if isinstance(wish, dict):
-                        self._tell(self._on_wish(wish))
+                    given = json.loads(message.data) if message.type is WSMsgType.TEXT else None
+                    if isinstance(given, dict):
+                        self._send(self._on_message(given))
         finally:
             sender.cancel()
-            self._visitors.discard(visitor)
-            if not self._visitors:
+            self._connections.discard(connection)
+            if not self._connections:
                 self.watched.clear()
         return socket
 
-    def _tell(self, facts: Mapping[str, Any]) -> None:
+    def _send(self, facts: Mapping[str, Any]) -> None:
         self._facts.update(facts)
-        for visitor in self._visitors:
-            visitor.add(facts, None)
+        for connection in self._connections:
+            connection.add(facts, None)
 
     def _show(self, picture: bytes) -> None:
-        for visitor in self._visitors:
-            visitor.add({}, picture)
+        for connection in self._connections:
+            connection.add({}, picture)
 
 
-class _Visitor:
+class _Connection:
     """A browser, and what it has not been sent yet."""
 
     def __init__(self, request: web.Request, socket: web.WebSocketResponse, facts: dict[str, Any]):
@@ -227,8 +228,8 @@ class _Visitor:
     async def end(self) -> None:
         """Close the connection when all is sent, and at once if the browser has stopped reading."""
         try:
-            await asyncio.wait_for(self._all_sent.wait(), LAST_WORDS_S)
-            await asyncio.wait_for(self._socket.close(code=1001), LAST_WORDS_S)
+            await asyncio.wait_for(self._all_sent.wait(), FLUSH_S)
+            await asyncio.wait_for(self._socket.close(code=1001), FLUSH_S)
         except asyncio.TimeoutError:
             if self._request.transport is not None:
                 self._request.transport.abort()
@@ -242,4 +243,4 @@ async def _listen(runner: web.AppRunner) -> int:
         with contextlib.suppress(OSError):
             await web.TCPSite(runner, HOST, port).start()
             return port
-    raise ConfigError(f"live page: the ports {PORT} to {PORT + PORTS - 1} are in use. Close an older page.")
+    raise ConfigError(f"ports {PORT} to {PORT + PORTS - 1}: are in use. Close an older page.")

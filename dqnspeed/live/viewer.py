@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
+import torch
 
 from dqnspeed.agents.agent import Agent
 from dqnspeed.agents.choice import ActionChoice
@@ -73,13 +74,13 @@ class Viewer:
             "sees": f"{self._agent.observation_space.shape} {self._agent.spec.frame_dtype}",
         }
 
-    def wish(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
+    def on_message(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """Do what a browser asks for, the next game or saliency; returns the facts that have changed."""
-        if wish.get("next") is True:
+        if message.get("next") is True:
             self._next_game.set()
-        if not isinstance(wish.get("saliency"), bool):
+        if not isinstance(message.get("saliency"), bool):
             return {}
-        self._wants_saliency = wish["saliency"] and self._sees_images
+        self._wants_saliency = message["saliency"] and self._sees_images
         return {"saliency": self._wants_saliency}
 
     def play(self) -> Iterator[Moment]:
@@ -119,7 +120,7 @@ class Viewer:
         image = self._env.render() if self._env.render_mode else None
         pictures = {"game": image, "seen": self._seen(observation)}
         encoded = {name: _png(enlarge(one, MIN_WIDTH)) for name, one in pictures.items() if one is not None}
-        values = _softmax(outputs) if self._agent.has_policy else outputs
+        values = torch.from_numpy(outputs).softmax(0).numpy() if self._agent.has_policy else outputs
         facts = {
             "game": self._game,
             "step": step,
@@ -175,11 +176,6 @@ def _make_env(agent: Agent) -> Any:
             raise
         return env
     return agent.make_env()
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits - logits.max())
-    return np.asarray(powers / powers.sum())
 
 
 def _png(image: np.ndarray) -> bytes:

@@ -175,9 +175,9 @@ def _unshown(options: PlayConfig) -> PlayConfig:
     Raises:
         ConfigError: a window or a film is asked for.
     """
-    shown = f"screen={options.screen}" if options.screen not in (None, "none") else "record=true"
-    if options.record or shown != "record=true":
-        raise ConfigError(f"num_envs={options.num_envs}: does not go with {shown}, which takes one. Leave it out.")
+    shown = "record=true" if options.record else f"screen={options.screen}"
+    if options.record or options.screen == "window":
+        raise ConfigError(f"num_envs={options.num_envs}: does not go with {shown}, which takes one game. Use 1.")
     return dataclasses.replace(options, screen="none", num_envs=min(options.num_envs, options.episodes))
 
 

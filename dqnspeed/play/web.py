@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 
 from dqnspeed.agents.agent import load
 from dqnspeed.agents.choice import ActionChoice
@@ -26,39 +27,30 @@ def play_in_browser(options: PlayConfig) -> None:
         if getattr(options, name):
             raise ConfigError(f"screen=web: does not go with {name}=true. Leave one of them out.")
     if options.num_envs > 1:
-        raise ConfigError(f"num_envs={options.num_envs}: does not go with screen=web, which shows one. Leave it out.")
+        raise ConfigError(f"num_envs={options.num_envs}: does not go with screen=web, which shows one game. Use 1.")
     check_installed("screen=web", "aiohttp", "live")
     agent = load(options.run, options.checkpoint, options.device, options.trust, options.noop_max)
     if options.saliency:
         check_saliency(agent)
     choice = ActionChoice(options.seed, not is_deterministic(agent, options), options.epsilon)
     with contextlib.closing(Viewer(agent, choice, options.seed, options.fps)) as viewer:
-        viewer.wish({"saliency": options.saliency})
-        server = PageServer(read_page(), viewer.wish)
+        viewer.on_message({"saliency": options.saliency})
+        server = PageServer(read_page(), viewer.on_message)
         ended = "The play was ended."
         try:
-            moved = f" ({server.moved})" if server.moved else ""
-            print(f"live page: {server.url}{moved}\nCtrl-C ends the play.", flush=True)
-            server.tell(
+            print(f"{server.line}\nCtrl-C ends the play.", flush=True)
+            server.send_facts(
                 title=f"{agent.config.env.id}, {options.run}",
                 algo=f"{agent.config.algo.name}, {agent.checkpoint.name} after {agent.agent_steps:,} agent steps",
-                playing="Plays.",
+                playing="The agent is playing.",
                 **viewer.facts,
             )
             if not server.watched.wait(REMIND_S):
                 print("Nobody has opened the page yet.", flush=True)
                 server.watched.wait()
-            _play(viewer, server, options.episodes)
+            games = (moment for moment in show_games(viewer, server) if moment.is_over)
+            for number, game in enumerate(itertools.islice(games, options.episodes), start=1):
+                print(f"game {number}: return {game.total:g}, {game.step:,} agent steps", flush=True)
             ended = f"The play has ended after {options.episodes} game{'' if options.episodes == 1 else 's'}."
         finally:
             server.close(ended=ended)
-
-
-def _play(viewer: Viewer, server: PageServer, episodes: int) -> None:
-    games = 0
-    for moment in show_games(viewer, server):
-        if moment.is_over:
-            games += 1
-            print(f"game {games}: return {moment.total:g}, {moment.step:,} agent steps", flush=True)
-            if games == episodes:
-                return

@@ -80,8 +80,9 @@ def publish_on_hub(options: PublishConfig) -> str:
         _check_unused(options)
         with _partial_folder(made) as partial:
             copy_published(folder, partial)
-            card = (partial / CARD).read_text(encoding="utf-8", errors="replace")
-            atomic.write_text(partial / CARD, renamed(card, options.to))
+            with contextlib.suppress(FileNotFoundError):
+                card = (partial / CARD).read_text(encoding="utf-8", errors="replace")
+                atomic.write_text(partial / CARD, renamed(card, options.to))
             write_index(partial)
     else:
         _make(made, folder, options, options.to)

@@ -51,6 +51,7 @@ def write_agent(partial: Path, folder: Path, run: str, checkpoint: str, trusted:
     """
     _, state, composed = load_checkpoint(run, checkpoint, folder)
     config = resume.plain_of(composed)
+    config["tracking"]["kwargs"] = {}  # they may hold passwords
     trust.check_code({"env": config["env"]}, folder, trusted)
     try:
         weights, agent_steps = dict(state["learner"]["network"]), int(state["progress"]["agent_steps"])
@@ -65,6 +66,8 @@ def write_agent(partial: Path, folder: Path, run: str, checkpoint: str, trusted:
     for name in (BEGUN, SUMMARY):  # a killed run has no summary
         with contextlib.suppress(DamagedError):
             facts |= read_summary(folder, name)
+    overrides = facts.get("overrides", [])
+    facts["overrides"] = [one for one in overrides if not one.lstrip("+").startswith("tracking.kwargs")]
     atomic.write_json(partial / BEGUN, facts)
     _write_curve(partial, read_metrics(folder)[0])
     return {**facts, "config": config, "checkpoint_steps": agent_steps, "half": half}

@@ -82,7 +82,10 @@ def _main() -> None:
     with contextlib.ExitStack() as resources:
         server: PageServer | None = None
         if options.watch and not report.progress.is_done and importlib.util.find_spec("aiohttp"):
-            server = resources.enter_context(contextlib.closing(PageServer("")))
+            try:
+                server = resources.enter_context(contextlib.closing(PageServer("")))
+            except ConfigError as error:  # the file is updated all the same
+                print(f"dqnspeed: {error}", file=sys.stderr)
         while options.watch and not report.progress.is_done:
             _show_progress(report, out, server)
             time.sleep(REFRESH_S)

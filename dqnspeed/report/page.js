@@ -86,3 +86,7 @@ for (const plot of plots) {
     Plotly.Fx.hover(element(plot), [{ curveNumber: at.trace, pointNumber: at.point }]);
   });
 }
+
+// The server of watch=true serves this page only.
+if (new URLSearchParams(location.search).has("token"))
+  for (const link of document.querySelectorAll("figcaption a")) link.replaceWith(link.textContent);

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +20,7 @@ HUB = "hub:"
 ANSWER_S = 10  # for the Hub to answer
 MAX_MIB = 500  # of a download; agents have 1 to 20
 _ADDRESS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
-_NAMED = re.compile(r"hub:[^\s,'\"\]]+")  # in an override, which may list several
+_NAMED = re.compile(r"hub:[^\s,'\"\])]+")  # in an override, which may list several
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SNAPSHOT = re.compile(r"models--(.+)")  # a folder of the library's cache
 
@@ -45,7 +48,12 @@ def with_commits(arguments: Sequence[str]) -> list[str]:
         ConfigError: as :func:`pinned`.
     """
     exact = functools.cache(pinned)
-    return [_NAMED.sub(lambda found: exact(found[0]), one) if one.startswith("init=") else one for one in arguments]
+
+    def one(argument: str) -> str:
+        is_init = argument.lstrip("+").startswith("init=")
+        return _NAMED.sub(lambda found: exact(found[0]), argument) if is_init else argument
+
+    return [one(argument) for argument in arguments]
 
 
 def download(address: str, index: str, again: bool = False) -> Path:
@@ -59,9 +67,9 @@ def download(address: str, index: str, again: bool = False) -> Path:
     Raises:
         ConfigError: the Hub has no such agent, does not answer, or its files are too large.
     """
+    repo, commit = _parts(address)
     from huggingface_hub import snapshot_download
 
-    repo, commit = _parts(address)
     if not again:
         try:
             return Path(snapshot_download(repo, revision=commit, local_files_only=True))
@@ -70,13 +78,14 @@ def download(address: str, index: str, again: bool = False) -> Path:
     found = _info(address)
     names = [each.rfilename for each in found.siblings]
     if index not in names:
-        raise ConfigError(f"{address}: holds no agent of dqnspeed (no {index}).")
+        raise ConfigError(f"{address}: holds no agent of dqnspeed (no {index}). Check the name.")
     if outside := [name for name in names if Path(name).is_absolute() or ".." in Path(name).parts]:
-        raise ConfigError(f"{address}: names {outside[0]}, which is outside of its folder.")
+        raise ConfigError(f"{address}: names {outside[0]}, which is outside of its folder. Do not use it.")
     size = sum(each.size or 0 for each in found.siblings)
     if size > MAX_MIB * 2**20:
-        raise ConfigError(f"{address}: has {size / 2**20:,.0f} MiB, and an agent has at most {MAX_MIB}.")
-    return Path(_asked(address, lambda: snapshot_download(repo, revision=commit, force_download=again)))
+        raise ConfigError(f"{address}: has {size / 2**20:,.0f} MiB, for at most {MAX_MIB} of an agent. Check the name.")
+    fetched = _asked(address, lambda: snapshot_download(repo, revision=commit, force_download=again), seconds=None)
+    return Path(fetched)
 
 
 def name_in_cache(folder: Path) -> str | None:
@@ -91,28 +100,25 @@ def check_upload(address: str) -> None:
     Raises:
         ConfigError: there is no token, the Hub does not take it or does not answer, or the repository holds no agent.
     """
-    repo, revision = _parts(address)
+    option = f"to={address}"
+    repo, revision = _parts(address, option)
     from huggingface_hub import HfApi, get_token
-    from huggingface_hub.errors import RepositoryNotFoundError
 
+    api = HfApi()
     if revision is not None:
-        raise ConfigError(f"to={address}: an upload takes no revision. Give hub:USER/NAME.")
+        raise ConfigError(f"{option}: an upload takes no revision. Give hub:USER/NAME.")
     if get_token() is None:
-        raise ConfigError(f"to={address}: needs a token. Run hf auth login, or set HF_TOKEN.")
-    user = _asked(f"to={address}", lambda: _within(HfApi().whoami))
+        raise ConfigError(f"{option}: needs a token. Run hf auth login, or set HF_TOKEN.")
+    user = _asked(option, api.whoami)
     owners = [user["name"], *(org["name"] for org in user.get("orgs", []))]
     if (owner := repo.partition("/")[0]) not in owners:
-        raise ConfigError(f"to={address}: the token is of {user['name']}, who cannot write for {owner}. Use another.")
+        raise ConfigError(f"{option}: the token is of {user['name']}, who cannot write for {owner}. Use another.")
     if user.get("auth", {}).get("accessToken", {}).get("role") == "read":
-        raise ConfigError(f"to={address}: the token may only read. Run hf auth login with one that may write.")
-    try:
-        names = [each.rfilename for each in _within(lambda: HfApi().model_info(repo)).siblings or []]
-    except RepositoryNotFoundError:
-        return
-    except Exception as error:
-        raise _problem(f"to={address}", error) from error
-    if "index.json" not in names and set(names) - {".gitattributes", "README.md"}:
-        raise ConfigError(f"to={address}: holds something else than an agent of dqnspeed. Give another name.")
+        raise ConfigError(f"{option}: the token may only read. Run hf auth login with one that may write.")
+    if _asked(option, lambda: api.repo_exists(repo)):
+        names = {each.rfilename for each in _asked(option, lambda: api.model_info(repo)).siblings or []}
+        if "index.json" not in names and names - {".gitattributes", "README.md"}:
+            raise ConfigError(f"{option}: holds no agent of dqnspeed. Give another name.")
 
 
 def upload(folder: Path, address: str) -> str:
@@ -123,79 +129,73 @@ def upload(folder: Path, address: str) -> str:
     """
     from huggingface_hub import HfApi
 
-    repo, _ = _parts(address)
     option, api = f"to={address}", HfApi()
-    page = _asked(option, lambda: _within(lambda: api.create_repo(repo, exist_ok=True)))
-    _asked(
-        option,
-        lambda: api.upload_folder(
-            repo_id=repo, folder_path=folder, commit_message="Agent of dqnspeed", delete_patterns="*"
-        ),
-    )
+    repo, _ = _parts(address, option)
+    page = _asked(option, lambda: api.create_repo(repo, exist_ok=True))
+    commit = functools.partial(api.upload_folder, commit_message="Agent of dqnspeed", delete_patterns="*")
+    _asked(option, lambda: commit(repo_id=repo, folder_path=folder), seconds=None)
     return str(page)
 
 
-def _parts(address: str) -> tuple[str, str | None]:
-    """The repository and the revision of an address.
+def _parts(address: str, option: str | None = None) -> tuple[str, str | None]:
+    """The repository and the revision of an address, which ``option`` gives.
 
     Raises:
         ConfigError: it is no address of the Hub, or the library of the Hub is not installed.
     """
-    found = _ADDRESS.fullmatch(address)
+    option, found = option or address, _ADDRESS.fullmatch(address)
     if found is None:
-        raise ConfigError(f"{address}: is no address of the Hub. Give hub:USER/NAME, or hub:USER/NAME@REVISION.")
-    check_installed(address, "huggingface_hub", "hub")
+        raise ConfigError(f"{option}: is no address of the Hub. Give hub:USER/NAME, or hub:USER/NAME@REVISION.")
+    check_installed(option, "huggingface_hub", "hub")
     return found[1], found[2]
 
 
 def _info(address: str) -> Any:
     """The Hub's record of a repository: its commit, and names and sizes of its files."""
+    repo, revision = _parts(address)
     from huggingface_hub import HfApi
 
-    repo, revision = _parts(address)
-    return _asked(address, lambda: _within(lambda: HfApi().model_info(repo, revision=revision, files_metadata=True)))
+    return _asked(address, lambda: HfApi().model_info(repo, revision=revision, files_metadata=True))
 
 
-def _within(function: Callable[[], T]) -> T:
-    """The result of ``function``; :class:`TimeoutError` after :data:`ANSWER_S` seconds, since the library may wait."""
-    results, errors = list[T](), list[BaseException]()
+def _asked(option: str, function: Callable[[], T], seconds: float | None = ANSWER_S) -> T:
+    """The result of a call of the Hub's library, which by itself may wait for ever; its errors become sentences."""
+    answer = Future[T]()
 
     def ask() -> None:
         try:
-            results.append(function())
+            answer.set_result(function())
         except BaseException as error:
-            errors.append(error)
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(ANSWER_S)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise TimeoutError(f"no answer within {ANSWER_S} s")
-    return results[0]
-
-
-def _asked(option: str, function: Callable[[], T]) -> T:
-    """The result of a call of the Hub's library, whose errors become sentences."""
+    threading.Thread(target=ask, daemon=True).start()
     try:
-        return function()
+        return answer.result(seconds)
+    except FutureTimeoutError as error:
+        raise ConfigError(f"{option}: {_hub()} does not answer. Try again later.") from error
     except Exception as error:
-        raise _problem(option, error) from error
+        raise ConfigError(f"{option}: {_problem(error, writes=option.startswith('to='))}") from error
 
 
-def _problem(option: str, error: Exception) -> ConfigError:
+def _problem(error: Exception, writes: bool) -> str:
+    """A sentence on an error of the Hub's library."""
     from huggingface_hub import errors
 
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, errors.RevisionNotFoundError):
-        return ConfigError(f"{option}: the Hub has no such revision.")
+        return "the Hub has no such revision. Leave it out to get the newest."
+    if isinstance(error, errors.GatedRepoError):
+        return "the Hub gives access on request only. Ask for it on the page of the agent."
     if isinstance(error, errors.RepositoryNotFoundError):
-        return ConfigError(f"{option}: the Hub has no such agent, or it is private. Run hf auth login for your own.")
+        return "the Hub has no such agent, or it is private. Run hf auth login for your own."
     if isinstance(error, errors.HFValidationError):
-        return ConfigError(f"{option}: is no name that the Hub takes.")
+        return "is no name that the Hub takes. Give hub:USER/NAME."
     if status in (401, 403):
-        may = " with a token that may write there" if option.startswith("to=") else ""
-        return ConfigError(f"{option}: the Hub refuses the token. Run hf auth login{may}.")
-    where = os.environ.get("HF_ENDPOINT", "the Hub")
-    return ConfigError(f"{option}: {where} cannot be used ({kind_and_line(error)}). Try again later.")
+        return f"the Hub refuses the token. Run hf auth login{' with a token that may write there' if writes else ''}."
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        return f"cannot be stored ({error.strerror}). Make room, or name another cache in HF_HOME."
+    return f"{_hub()} cannot be used ({kind_and_line(error)}). Try again later."
+
+
+def _hub() -> str:
+    return os.environ.get("HF_ENDPOINT", "the Hub")

@@ -24,7 +24,7 @@ from dqnspeed.tracking.run_folder import EVALUATING
 from dqnspeed.tracking.time_left import TimeLeft
 
 # The process imports from the same folders as this one, and from no others.
-BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dqnspeed.live.__main__ import main; main()"
+BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dqnspeed.live.worker import main; main()"
 CURVES = {"return": TRAINING_MEAN, "steps_per_second": "perf/steps_per_second", "loss": "train/loss"}
 MAX_POINTS = 600  # of a curve; with more, every second one is dropped
 END_S = 10  # for the process to send the last facts
@@ -42,8 +42,13 @@ class PageProcess:
     Args:
         config: configuration of the run as plain data; ``folder``: the folder of the run.
         clips: the process replies with a GIF every few seconds.
-        on_reply: called with each reply, in a thread.
+        on_reply: called with each reply, and with ``None`` at the end, in a thread.
+
+    Attributes:
+        has_ended: whether the process has ended, after which :meth:`send` does nothing.
     """
+
+    has_ended = False
 
     def __init__(self, config: Mapping[str, Any], folder: str, clips: bool, on_reply: Callable[[Any], None]):
         self._process = subprocess.Popen(
@@ -64,7 +69,8 @@ class PageProcess:
         return self._messages.qsize() > 1
 
     def send(self, data: bytes = b"", **header: Any) -> None:
-        self._messages.put(({**header, "bytes": len(data)}, data))
+        if not self.has_ended:
+            self._messages.put(({**header, "bytes": len(data)}, data))
 
     def close(self) -> None:
         """Wait until the process has sent its last facts to the browsers and ended."""
@@ -94,6 +100,8 @@ class PageProcess:
                     self._on_reply(json.loads(line))
         finally:
             self._process.wait()
+            self.has_ended = True
+            self._messages.put(None)
             self._on_reply(None)
 
 
@@ -110,13 +118,13 @@ class LivePage(Callback):
         self._curves: dict[str, list[float]] = {name: [] for name in ("time", *CURVES)}
         self._every, self._skipped = 1, 0  # reports for each point
         self._process: PageProcess | None = None
-        self._has_ended = False
+        self._is_closed = False
         self._clip = ""
         self._display: Any = None
 
     def on_training_start(self, training: TrainingState) -> None:
         self._process = PageProcess(training.options, str(training.folder), self._in_notebook, self._reply)
-        self._tell(title=training.label, env=training.config.env.id, algo=training.config.algo.name)
+        self._send_facts(title=training.label, env=training.config.env.id, algo=training.config.algo.name)
         self._send_weights(training)
 
     def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
@@ -124,7 +132,7 @@ class LivePage(Callback):
         self._add_point(seconds, metrics)
         left = self._time_left.until(training.agent_steps, seconds, metrics.get("perf/steps_per_second", 0))[1]
         curves = {name: [*values] for name, values in self._curves.items()}  # another thread writes them
-        self._tell(curves=curves, left=left, seconds=seconds, steps=training.agent_steps)
+        self._send_facts(curves=curves, left=left, seconds=seconds, steps=training.agent_steps)
         self._send_weights(training)
         if self._in_notebook:
             self._show_below_cell(training.label, left)
@@ -132,25 +140,25 @@ class LivePage(Callback):
     def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
         mean = summary["return_mean_100"]
         shown = "" if mean is None else f" Its last mean return is {mean:.2f}."
-        how = "solved the game" if summary["solved"] else f"was stopped by {summary['stopped_by']}"
-        if self._process is not None:
-            self._process.send(ended=f"The training has ended: it {how}.{shown}")
-        self.close()
+        reason = {"error": "an error"}.get(summary["stopped_by"], summary["stopped_by"])
+        how = "solved the game" if summary["solved"] else f"was stopped by {reason}"
+        self.close(f"The training has ended: it {how}.{shown}")
 
-    def close(self) -> None:
-        """End the page; a second time does nothing."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.close()
+    def close(self, ended: str = "This page is off. The training continues.") -> None:
+        """Send the last words and end the page; a second time does nothing."""
+        if self._process is not None and not self._is_closed:
+            self._is_closed = True
+            self._process.send(ended=ended)
+            self._process.close()
 
-    def _tell(self, **facts: Any) -> None:
+    def _send_facts(self, **facts: Any) -> None:
         if self._process is not None:
             self._process.send(facts=facts)
 
     def _send_weights(self, training: TrainingState) -> None:
-        if self._process is not None and not self._has_ended and not self._process.is_behind:
+        if self._process is not None and not self._process.is_behind:
             weights = training.network.state_dict()
-            arrays = {name: np.ascontiguousarray(each.detach().cpu().numpy()) for name, each in weights.items()}
+            arrays = {name: np.asarray(each.detach().cpu().numpy(), order="C") for name, each in weights.items()}
             self._process.send(save(arrays), agent_steps=training.agent_steps)
 
     def _add_point(self, seconds: float, metrics: Mapping[str, float]) -> None:
@@ -168,16 +176,14 @@ class LivePage(Callback):
     def _reply(self, reply: Any) -> None:
         """Take a reply of the process; ``None`` if it has ended."""
         if reply is None:
-            self._has_ended = True
-            if self._process is not None:  # else the training has ended it
-                print("live=true: the page has ended, and the training goes on.", flush=True)
+            if not self._is_closed:
+                print("live=true: the page has ended. The training continues.", flush=True)
         elif "clip" in reply:
             self._clip = reply["clip"]
         elif "problem" in reply:
             print(f"live=true: {reply['problem']}", flush=True)
         else:
-            moved = f" ({reply['moved']})" if reply["moved"] else ""
-            print(f"live page: {reply['url']}{moved}", flush=True)
+            print(reply["line"], flush=True)
 
     def _show_below_cell(self, label: str, left: str) -> None:
         from IPython.display import display

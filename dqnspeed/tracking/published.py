@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -73,7 +74,8 @@ def copy_published(folder: Path, to: Path) -> None:
         if root not in (folder / name).resolve().parents:
             raise ConfigError(f"{folder / name}: is a link to a file elsewhere. Replace it by the file.")
         (to / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / name, to / name)
+        with contextlib.suppress(FileNotFoundError):  # the card may have been deleted
+            shutil.copyfile(folder / name, to / name)
 
 
 def output_of(folder: Path) -> Path:

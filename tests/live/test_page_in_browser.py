@@ -27,6 +27,7 @@ class Tunnel:
 
     def __init__(self, port: int):
         self._to, self._ends = port, list[socket.socket]()
+        self.takes_connections = True
         self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -46,6 +47,9 @@ class Tunnel:
         with contextlib.suppress(OSError):
             while True:
                 near = self._listener.accept()[0]
+                if not self.takes_connections:
+                    near.close()
+                    continue
                 far = socket.create_connection((HOST, self._to))
                 self._ends += [near, far]
                 for source, sink in ((near, far), (far, near)):
@@ -69,8 +73,8 @@ def server(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Iterator[PageServer
     monkeypatch.setattr(viewer_module, "SALIENCY_EVERY_S", 0.1)
     ended = threading.Event()
     with contextlib.closing(Viewer(agent, ActionChoice(0, drawn=False, epsilon=0.5), 0, fps=10)) as viewer:
-        made = PageServer(read_page(), viewer.wish)
-        made.tell(title="breakout <b>by dqn</b>", env="breakout", algo="dqn", **viewer.facts)
+        made = PageServer(read_page(), viewer.on_message)
+        made.send_facts(title="breakout <b>by dqn</b>", env="breakout", algo="dqn", **viewer.facts)
         playing = threading.Thread(target=lambda: [*show_games(viewer, made, ended.is_set)])
         playing.start()
         yield made
@@ -110,7 +114,7 @@ def test_a_moving_game_is_shown_with_all_that_belongs_to_it(page: Any, server: P
     assert page.locator("#values tr:nth-child(2) td:first-child").text_content() == "FIRE"
     page.wait_for_selector("#values tr.chosen")
     assert page.text_content("#outputs") == "Action values"
-    server.tell(steps=12345, seconds=75.0, left="limit in 0:08:45", curves=CURVES)
+    server.send_facts(steps=12345, seconds=75.0, left="limit in 0:08:45", curves=CURVES)
     wait_for_text(page, "#status", "Training: 12,345 steps, 1 min 15 s, limit in 0:08:45.")
     assert page.locator("#curves svg").count() == 3
     assert page.locator("#curve-return svg").get_attribute("aria-label") == "Mean return of training games: 3"
@@ -167,9 +171,11 @@ def test_a_broken_connection_comes_back(page: Any, server: PageServer) -> None:
     with contextlib.closing(Tunnel(port)) as tunnel:
         page.goto(server.url.replace(str(port), str(tunnel.port), 1).replace(HOST, "localhost"))
         page.wait_for_selector("#game[src]")
+        tunnel.takes_connections = False
         tunnel.break_connections()
         wait_for_text(page, "#status", "The connection is lost. Trying again")
-        server.tell(steps=77, seconds=1, left="?")
+        tunnel.takes_connections = True
+        server.send_facts(steps=77, seconds=1, left="?")
         wait_for_text(page, "#status", "Training: 77 steps")
         before = page.get_attribute("#game", "src")
         page.wait_for_function("before => document.querySelector('#game').src !== before", arg=before)
@@ -189,7 +195,7 @@ def test_the_end_is_said_and_nothing_is_tried_again(page: Any, server: PageServe
 def test_the_page_fits_and_can_be_read(width: int, scheme: str, page: Any, server: PageServer) -> None:
     page.set_viewport_size({"width": width, "height": 780})
     page.emulate_media(color_scheme=scheme)
-    server.tell(steps=12345, seconds=75.0, left="limit in 0:08:45", curves=CURVES, problem="A problem.")
+    server.send_facts(steps=12345, seconds=75.0, left="limit in 0:08:45", curves=CURVES, problem="A problem.")
     page.goto(server.url)
     page.wait_for_selector("#game[src]")
     page.wait_for_selector("#curves svg")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import io
 import itertools
@@ -18,12 +17,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-import aiohttp
 import numpy as np
 import psutil
 import pytest
-from conftest import TOY, Training, command, environment, make_run, run_async
+from conftest import TOY, Training, command, environment, listen, make_run
 from PIL import Image
 
 import dqnspeed
@@ -94,25 +93,6 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Run]]:
             run.end(signal.SIGKILL)
 
 
-def listen(url: str, enough: Callable[[dict[str, Any], list[bytes]], bool]) -> tuple[dict[str, Any], list[bytes]]:
-    """The facts and pictures that the page sends until there are ``enough``."""
-
-    async def hear() -> tuple[dict[str, Any], list[bytes]]:
-        facts, pictures = dict[str, Any](), list[bytes]()
-        address = url.replace("/?", "/socket?")
-        async with aiohttp.ClientSession() as session, session.ws_connect(address) as opened:
-            async for message in opened:
-                if message.type is aiohttp.WSMsgType.TEXT:
-                    facts |= json.loads(message.data)
-                elif message.type is aiohttp.WSMsgType.BINARY:
-                    pictures.append(message.data)
-                if enough(facts, pictures):
-                    break
-        return facts, pictures
-
-    return run_async(asyncio.wait_for(hear(), 90))
-
-
 def decoded(picture: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The facts and images of a moment."""
     [length] = struct.unpack_from("<I", picture)
@@ -144,24 +124,36 @@ def test_a_training_is_shown_with_its_newest_weights(begin: Callable[..., Run]) 
     assert not page.is_running() or page.status() == psutil.STATUS_ZOMBIE
 
 
-class PageKiller(dqnspeed.Callback):
-    """Kills the process of the page at the third report."""
+class WaitForPageToEnd(dqnspeed.Callback):
+    """Kills the process of the page, if it is to, waits for its end, and ends the training a report later."""
 
-    reports = 0
+    def __init__(self, kills: bool):
+        self._kills, self._reports = kills, 0
 
     def on_report(self, training: Any, metrics: Any) -> None:
-        self.reports += 1
-        if self.reports == 3:
-            page = next(one for one in psutil.Process().children() if "-I" in one.cmdline())
-            page.kill()
-            psutil.wait_procs([page], 30)
+        self._reports += 1
+        if self._reports == 3:
+            pages = [one for one in psutil.Process().children() if "-I" in one.cmdline()]
+            for page in pages:
+                if self._kills:
+                    page.kill()
+            psutil.wait_procs(pages, 30)
+            while threading.active_count() > self.threads:
+                time.sleep(0.01)  # the thread that reads its replies prints the line
+        if self._reports == 5:
+            training.end("seen")
+
+    def on_training_start(self, training: Any) -> None:
+        self.threads = threading.active_count()
+
+
+SHORT = [*TOY, "stop.max_minutes=2", "tracking.report_every_s=0.1"]
+ENDED = "live=true: the page has ended. The training continues.\n"
 
 
 def test_a_page_that_is_killed_ends_no_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    line = [*TOY, "stop.max_steps=3000", "tracking.report_every_s=0.1"]
-    results = dqnspeed.train(line, folder=tmp_path / "run", live=True, callbacks=[killer := PageKiller()])
-    assert killer.reports > 3 and results.summary["stopped_by"] == "max_steps"
-    assert "live=true: the page has ended, and the training goes on." in capfd.readouterr().out
+    results = dqnspeed.train(SHORT, folder=tmp_path / "run", live=True, callbacks=[WaitForPageToEnd(kills=True)])
+    assert results.summary["stopped_by"] == "seen" and ENDED in capfd.readouterr().out
 
 
 CUT_WEIGHTS = b'{"bytes": 8000000, "agent_steps": 1}\n' + bytes(5_000_000)
@@ -172,7 +164,7 @@ def test_a_run_that_is_killed_amid_a_message_leaves_no_process(cut: bytes) -> No
     boot = [sys.executable, "-I", "-c", live_page.BOOT, json.dumps(sys.path)]
     with subprocess.Popen(boot, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
-        url = json.loads(process.stdout.readline())["url"]
+        url = json.loads(process.stdout.readline())["line"].removeprefix("live page: ").partition(" ")[0]
         process.stdin.write(b'{"facts": {"steps": 1}, "bytes": 0}\n' + cut)
         threading.Timer(1, process.stdin.close).start()
         facts, _ = listen(url, lambda facts, _: "ended" in facts)
@@ -182,19 +174,29 @@ def test_a_run_that_is_killed_amid_a_message_leaves_no_process(cut: bytes) -> No
 
 def test_a_training_that_is_killed_is_said_so(begin: Callable[..., Run]) -> None:
     run = begin(*LINE)
-    url, page = run.url, run.page
-    threading.Timer(1, run.process.kill).start()
-    facts, _ = listen(url, lambda facts, _: "ended" in facts)
+    page = run.page if run.url else None
+
+    def enough(facts: dict[str, Any], _: list[bytes]) -> bool:
+        run.process.kill()  # at the first message
+        return "ended" in facts
+
+    facts, _ = listen(run.url, enough)
     assert facts["ended"] == "The run ended without a message; it may have been killed."
+    assert page is not None
     page.wait(30)
 
 
 def test_the_end_of_a_training_is_said(begin: Callable[..., Run]) -> None:
     run = begin(*LINE)
-    url = run.url
-    run.line(r"\d steps/s")
-    threading.Timer(1, run.process.send_signal, [signal.SIGINT]).start()
-    facts, _ = listen(url, lambda facts, _: "ended" in facts)
+    sent = threading.Event()
+
+    def enough(facts: dict[str, Any], _: list[bytes]) -> bool:
+        if "steps" in facts and not sent.is_set():
+            sent.set()
+            run.process.send_signal(signal.SIGINT)
+        return "ended" in facts
+
+    facts, _ = listen(run.url, enough)
     assert facts["ended"].startswith("The training has ended: it was stopped by SIGINT.")
 
 
@@ -209,10 +211,10 @@ def test_a_page_whose_process_does_not_start_ends_no_training(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_page, "BOOT", "raise SystemExit(3)")
-    results = dqnspeed.train([*TOY, "stop.max_steps=300"], folder=tmp_path / "run", live=True)
-    assert results.summary["agent_steps"] >= 300 and results.config["live"] is True
+    results = dqnspeed.train(SHORT, folder=tmp_path / "run", live=True, callbacks=[WaitForPageToEnd(kills=False)])
+    assert results.summary["stopped_by"] == "seen" and results.config["live"] is True
     assert "live" not in results.summary["label"] and results.summary["benchmark"] is False
-    assert "live=true: the page has ended, and the training goes on." in capfd.readouterr().out
+    assert ENDED in capfd.readouterr().out
 
 
 def test_a_game_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
@@ -226,20 +228,26 @@ def test_a_game_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
 
     process = live_page.PageProcess({"env": {"id": "Nowhere-v0"}}, str(tmp_path), False, reply)
     assert heard.wait(60)
-    facts, _ = listen(replies[0]["url"], lambda facts, _: "problem" in facts)
+    url = replies[0]["line"].removeprefix("live page: ").partition(" ")[0]
+    facts, _ = listen(url, lambda facts, _: "problem" in facts)
     assert facts["problem"].startswith("The game cannot be shown: ")
     process.send(ended="It has ended.")
     process.close()
     assert replies[-1] is None
 
 
-def test_long_curves_are_thinned_out() -> None:
-    page = LivePage(TimeLeft(make_run(*TOY).stop), in_notebook=False)
-    for number in range(5 * MAX_POINTS):
-        page.on_report(Training(make_run(*TOY), seconds=number), {"episode/return_mean_100": number / 10})
-    times = page._curves["time"]
-    assert MAX_POINTS / 2 <= len(times) <= MAX_POINTS and times == sorted(times) and times[0] == 0
-    assert page._curves["return"] == [time / 10 for time in times]
+def test_long_curves_are_thinned_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = list[dict[str, Any]]()
+    process = mock.Mock(is_behind=True, send=lambda **message: sent.append(message.get("facts", {})))
+    monkeypatch.setattr(live_page, "PageProcess", lambda *_: process)
+    page, training = LivePage(TimeLeft(make_run(*TOY).stop), in_notebook=False), Training(make_run(*TOY))
+    page.on_training_start(training)
+    for training.seconds in range(5 * MAX_POINTS):
+        page.on_report(training, {"episode/return_mean_100": training.seconds / 10})
+    curves = sent[-1]["curves"]
+    assert MAX_POINTS / 2 <= len(curves["time"]) <= MAX_POINTS
+    assert curves["time"] == sorted(curves["time"]) and curves["time"][0] == 0
+    assert curves["return"] == [time / 10 for time in curves["time"]]
 
 
 def test_a_notebook_gets_a_curve_and_a_clip() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import re
 import signal
 import subprocess
@@ -13,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
-from conftest import Command, environment, run_async
+from conftest import Command, environment, listen
 
 import dqnspeed
 from dqnspeed.play import command
@@ -63,27 +60,12 @@ def playing(catch: Path) -> Iterator[Any]:
         play.process.communicate()
 
 
-def watch(url: str) -> tuple[dict[str, Any], int]:
-    """All facts until the end of the play, and the number of pictures."""
-
-    async def hear() -> tuple[dict[str, Any], int]:
-        facts, pictures, address = dict[str, Any](), 0, url.replace("/?", "/socket?")
-        async with aiohttp.ClientSession() as session, session.ws_connect(address) as opened:
-            async for message in opened:
-                if message.type is aiohttp.WSMsgType.TEXT:
-                    facts |= json.loads(message.data)
-                pictures += message.type is aiohttp.WSMsgType.BINARY
-        return facts, pictures
-
-    return run_async(asyncio.wait_for(hear(), 60))
-
-
 def test_games_are_shown_until_the_last_has_ended(playing: Any, catch: Path) -> None:
     play = playing("episodes=2", "seed=3")
-    facts, pictures = watch(play.url)
+    facts, pictures = listen(play.url, lambda *_: False)
     out, errors = play.process.communicate(timeout=60)
     assert play.process.returncode == 0, errors
-    assert facts["ended"] == "The play has ended after 2 games." and pictures >= 2
+    assert facts["ended"] == "The play has ended after 2 games." and len(pictures) >= 2
     assert facts["actions"] and "best.safetensors after " in facts["algo"]
     assert re.findall(r"game (\d+): return -?1, (\d) agent steps", out) == [("1", "5"), ("2", "5")]
     assert not (catch / PLAYED).exists(), "nothing is kept"
@@ -108,7 +90,7 @@ def test_the_missing_library_is_named(catch: Path, run_here: Command, monkeypatc
     [
         ("record=true", "screen=web: does not go with record=true. Leave one of them out."),
         ("overlay=true", "screen=web: does not go with overlay=true. Leave one of them out."),
-        ("num_envs=3", "num_envs=3: does not go with screen=web, which shows one. Leave it out."),
+        ("num_envs=3", "num_envs=3: does not go with screen=web, which shows one game. Use 1."),
         ("deterministic=false", "deterministic=false: algo=dqn learns action values and no policy to draw from. Use "),
     ],
 )

@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -134,9 +133,9 @@ def test_a_bad_download_is_one_sentence(runs: Path, hub: HubServer, call: Call) 
     exact = {name: f"{name}@{hub.commit(name)}" for name in ("me/empty", "me/outside")}
     for name, sentence in {
         "me/nothing": "me/nothing: the Hub has no such agent, or it is private. Run hf auth login for your own.",
-        "me/empty": f"{exact['me/empty']}: holds no agent of dqnspeed (no index.json).",
-        "me/empty@nowhere": "me/empty@nowhere: the Hub has no such revision.",
-        "me/outside": f"{exact['me/outside']}: names ../../../evil, which is outside of its folder.",
+        "me/empty": f"{exact['me/empty']}: holds no agent of dqnspeed (no index.json). Check the name.",
+        "me/empty@nowhere": "me/empty@nowhere: the Hub has no such revision. Leave it out to get the newest.",
+        "me/outside": f"{exact['me/outside']}: names ../../../evil, which is outside of its folder. Do not use it.",
         "me": "me: is no address of the Hub. Give hub:USER/NAME, or hub:USER/NAME@REVISION.",
     }.items():
         done = call("play", f"run=hub:{name}", "screen=none")
@@ -145,7 +144,9 @@ def test_a_bad_download_is_one_sentence(runs: Path, hub: HubServer, call: Call) 
     assert changed.returncode == 2 and "does not match its SHA-256 in index.json." in changed.stderr
     hub.sizes["config.json"] = 600 * 2**20
     large = call("play", "run=hub:me/large", "screen=none")
-    assert large.returncode == 2 and large.stderr.endswith(": has 600 MiB, and an agent has at most 500.\n")
+    assert large.returncode == 2 and large.stderr.endswith(
+        ": has 600 MiB, for at most 500 of an agent. Check the name.\n"
+    )
 
 
 def test_a_bad_upload_is_refused_before_anything_is_played(runs: Path, hub: HubServer, call: Call) -> None:
@@ -154,7 +155,7 @@ def test_a_bad_upload_is_refused_before_anything_is_played(runs: Path, hub: HubS
         ("hub:me/new", "", "needs a token. Run hf auth login, or set HF_TOKEN."),
         ("hub:me/new", "hf_bad", "the Hub refuses the token. Run hf auth login with a token that may write there."),
         ("hub:you/new", TOKEN, "the token is of me, who cannot write for you. Use another."),
-        ("hub:me/paper", TOKEN, "holds something else than an agent of dqnspeed. Give another name."),
+        ("hub:me/paper", TOKEN, "holds no agent of dqnspeed. Give another name."),
         ("hub:me/new@main", TOKEN, "an upload takes no revision. Give hub:USER/NAME."),
     ):
         done = call("publish", f"run={runs / 'catch'}", f"to={to}", HF_TOKEN=token)
@@ -197,18 +198,22 @@ def test_files_of_others_are_not_uploaded(runs: Path, hub: HubServer, call: Call
 def test_all_jobs_of_a_sweep_start_from_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     commits = iter(["0" * 40, "1" * 40])
     monkeypatch.setattr("dqnspeed.tracking.hub.pinned", lambda address: f"{address}@{next(commits)}")
-    given = ["-m", "init=hub:a/b,null,hub:c/d,hub:a/b", "seed=1,2", "env=hub:e/f"]
+    given = ["-m", "init=hub:a/b,null,hub:c/d,hub:a/b", "++init=choice(hub:a/b)", "env=hub:e/f"]
     first, second = f"hub:a/b@{'0' * 40}", f"hub:c/d@{'1' * 40}"
-    assert with_commits(given) == ["-m", f"init={first},null,{second},{first}", "seed=1,2", "env=hub:e/f"]
+    assert with_commits(given) == [
+        "-m",
+        f"init={first},null,{second},{first}",
+        f"++init=choice({first})",
+        "env=hub:e/f",
+    ]
 
 
 def test_a_hub_that_does_not_answer_is_given_up(call: Call) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        begun = time.monotonic()
         done = call("play", "run=hub:me/catch", "screen=none", HF_ENDPOINT=address)
-        assert done.returncode == 2 and time.monotonic() - begun < 40
-    assert f"hub:me/catch: {address} cannot be used (TimeoutError: no answer within 10 s)" in done.stderr
+    sentence = f"dqnspeed: hub:me/catch: {address} does not answer. Try again later.\n"
+    assert (done.returncode, done.stderr) == (2, sentence)
 
 
 def test_the_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

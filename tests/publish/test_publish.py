@@ -113,6 +113,18 @@ def test_weights_in_16_bits_are_stored_and_played(runs: Path) -> None:
         np.testing.assert_allclose(*(agent.probabilities(observation) for agent in agents), atol=0.01)
 
 
+def test_passwords_of_trackers_are_not_published(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "catch", tmp_path / "run")
+    config, begun = tmp_path / "run" / "config.json", tmp_path / "run" / "run.json"
+    plain, facts = json.loads(config.read_text()), json.loads(begun.read_text())
+    plain["tracking"]["kwargs"] = {"mine": {"password": "hunter2"}}
+    facts["overrides"].append("+tracking.kwargs.mine.password=hunter2")
+    config.write_text(json.dumps(plain))
+    begun.write_text(json.dumps(facts))
+    folder = make(tmp_path / "run", tmp_path / "to", "trust=true")
+    assert not any(b"hunter2" in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
 def test_a_number_beyond_16_bits_is_refused(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "catch", tmp_path / "run")
     path = tmp_path / "run" / "checkpoints" / "final.safetensors"

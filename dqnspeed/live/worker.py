@@ -7,12 +7,14 @@ standard output; :class:`dqnspeed.tracking.live_page.PageProcess` is the other e
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,33 +30,33 @@ CLIP_S = 5.0  # of the clips for a notebook
 KILLED = "The run ended without a message; it may have been killed."
 
 
-class Child:
+class PageWorker:
     """The state of this process: the newest weights, and whether the run has ended."""
 
     def __init__(self) -> None:
         self._replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what an environment prints is no reply
-        self._weights: tuple[Mapping[str, np.ndarray], int] | None = None
-        self._begun, self._ended = threading.Event(), threading.Event()
+        self._weights = deque[tuple[Mapping[str, np.ndarray], int]](maxlen=1)
+        self._started, self._ended = threading.Event(), threading.Event()
         self._config = dict[str, Any]()
         self._viewer: Any = None
 
     def run(self) -> None:
         try:
-            server = PageServer(read_page(), self._wish)
+            server = PageServer(read_page(), self._on_message)
         except ConfigError as error:
             self._reply(problem=str(error))
             return
-        self._reply(url=server.url, moved=server.moved)
+        self._reply(line=server.line)
         threading.Thread(target=self._read, args=(server,), daemon=True).start()
         try:
             self._play(server)
         except Exception as error:  # a user's environment may raise anything
             from dqnspeed.envs import ActorError  # its import takes long
 
-            lines = str(error).split("\n")  # the last one of a traceback is its cause
+            lines = str(error).rstrip().split("\n")  # the last one of a traceback is its cause
             problem = lines[-1] if isinstance(error, (ActorError, ConfigError)) else kind_and_line(error)
-            server.tell(problem=f"The game cannot be shown: {problem.rstrip('.')}.")
+            server.send_facts(problem=f"The game cannot be shown: {problem.rstrip('.')}.")
         self._ended.wait()
         server.close()
 
@@ -65,21 +67,21 @@ class Child:
         ended = KILLED
         try:
             for header, data in _messages():
-                server.tell(**header.get("facts", {}))
+                server.send_facts(**header.get("facts", {}))
                 ended = header.get("ended", ended)
                 if "config" in header:
                     self._config = header
-                    self._begun.set()
+                    self._started.set()
                 if data:
-                    self._weights = load(data), header["agent_steps"]
+                    self._weights.append((load(data), header["agent_steps"]))
         finally:
-            server.tell(ended=ended)
+            server.send_facts(ended=ended)
             self._ended.set()
-            self._begun.set()
+            self._started.set()
 
     def _play(self, server: PageServer) -> None:
         """Play games with the newest weights, while a browser shows the page or a notebook shows clips."""
-        self._begun.wait()
+        self._started.wait()
         if self._ended.is_set():
             return
         import cv2
@@ -96,20 +98,20 @@ class Child:
             cfg = resume.of_copy(self._config["config"], Path(self._config["folder"]))
             trained = compose.from_hydra(cfg)
         agent = Agent(trained, device="cpu")
-        self._viewer = Viewer(agent, ActionChoice(None, drawn=agent.has_policy), trained.seed)
-        server.tell(**self._viewer.facts)
+        viewer = Viewer(agent, ActionChoice(None, drawn=agent.has_policy), trained.seed)
         clips = Clips(self._reply) if self._config["clips"] else None
-        for moment in show_games(self._viewer, server, self._ended.is_set, always=clips is not None):
-            if clips is not None and moment.image is not None:
-                clips.add(moment.image)
-            if self._weights is not None:
-                (weights, agent_steps), self._weights = self._weights, None
-                agent.set_weights(weights, agent_steps)
-                server.tell(weights=f"{agent_steps:,}")
+        with contextlib.closing(viewer) as self._viewer:
+            server.send_facts(**viewer.facts)
+            for moment in show_games(viewer, server, self._ended.is_set, always=clips is not None):
+                if clips is not None and moment.image is not None:
+                    clips.add(moment.image)
+                if self._weights:
+                    weights, agent_steps = self._weights.popleft()
+                    agent.set_weights(weights, agent_steps)
+                    server.send_facts(weights=f"{agent_steps:,}")
 
-    def _wish(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
-        facts: Mapping[str, Any] = {} if self._viewer is None else self._viewer.wish(wish)
-        return facts
+    def _on_message(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {} if self._viewer is None else dict(self._viewer.on_message(wish))
 
     def _reply(self, **reply: Any) -> None:
         try:
@@ -154,8 +156,4 @@ def _messages() -> Iterator[tuple[dict[str, Any], bytes]]:
 def main() -> None:
     """Entry point."""
     os.nice(NICENESS)
-    Child().run()
-
-
-if __name__ == "__main__":
-    main()
+    PageWorker().run()
