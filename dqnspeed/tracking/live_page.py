@@ -181,7 +181,7 @@ class LivePage(Callback):
         elif "clip" in reply:
             self._clip = reply["clip"]
         elif "problem" in reply:
-            print(f"live=true: {reply['problem']}", flush=True)
+            print(reply["problem"], flush=True)
         else:
             print(reply["line"], flush=True)
 
