@@ -159,7 +159,7 @@ def _info(address: str) -> Any:
 
 
 def _asked(option: str, function: Callable[[], T], seconds: float | None = ANSWER_S) -> T:
-    """The result of a call of the Hub's library, which by itself may wait for ever; its errors become sentences."""
+    """The result of a call of the Hub's library. The library may wait for ever, and its errors become sentences."""
     answer = Future[T]()
 
     def ask() -> None:
