@@ -87,7 +87,7 @@ class ALEInterface:
             if self._settings[name]:
                 raise EmulatorError(f"{name}={self._settings[name]}: {reason}.")
         game = Path(rom).stem
-        path: Path | None = Path(rom) if os.fspath(rom) != game or Path(rom).is_file() else None
+        path: Path | None = None if rom == game else Path(rom)
         if path is not None and not path.is_file():
             raise EmulatorError(f"rom={os.fspath(rom)}: there is no such file.")
         check_known(game)

@@ -32,7 +32,7 @@ class ConsoleBatch(Consoles):
 
     Autoreset follows Gymnasium's NEXT_STEP mode: the step after the end of a game ignores its action and starts the
     next game. A start takes a hundred frames or more, and on a GPU all consoles would wait for it. A reset pool avoids
-    that wait: additional consoles start games ahead, ``frame_skip`` frames in each step. An environment whose game has
+    that wait: additional consoles start games ahead, ``frameskip`` frames in each step. An environment whose game has
     ended takes over a pool console that is ready, and its own console joins the pool. Each console plays what it would
     have played alone, for other environments. If no console is ready, the start takes place within the step.
 
@@ -95,7 +95,7 @@ class ConsoleBatch(Consoles):
         self._swaps = (
             swap_launches(num_envs, self.reset_pool, replacements, self._mask, *consoles) if self.reset_pool else []
         )
-        self._has_games, self._selects_some = False, True
+        self.has_games, self._selects_some = False, True
 
     @property
     def observations(self) -> np.ndarray:
@@ -135,7 +135,7 @@ class ConsoleBatch(Consoles):
             raise EmulatorError(
                 f"max_num_frames_per_episode={most}: must be larger, as this game starts with frame {first}."
             )
-        self._has_games = True
+        self.has_games = True
 
     def restart(self, mask: Any = None) -> None:
         """Start the next games, or go on after a lost life, on all consoles or where ``mask`` ``(N,)`` is not 0.
@@ -168,8 +168,8 @@ class ConsoleBatch(Consoles):
         self._run(kernels.STEP)
 
     def _check_started(self) -> None:
-        if not self._has_games:
-            raise EmulatorError("step: no games have started. Call reset() or load_state() first.")
+        if not self.has_games:
+            raise EmulatorError("no games have started. Call reset() or load_state() first.")
 
     def _select(self, mask: Any) -> None:
         """Choose the consoles of the next launch."""
@@ -208,9 +208,9 @@ class ConsoleBatch(Consoles):
         super().load_state(state)
         for name, array in pictures.items():
             array.assign(state[name])
-        self._has_games = bool(state["consoles"].any())
+        self.has_games = bool(state["consoles"].any())
         saved = min(len(state.get("pool_consoles", ())), self.reset_pool)
-        if saved < self.reset_pool and self._has_games:
+        if saved < self.reset_pool and self.has_games:
             self._give("seeds", self._seeds, np.array([zlib.crc32(one) for one in state["consoles"]], np.uint64))
             switch_on = self._launch_of(NO_CONSOLES, slice(self.num_envs + saved, self.num_envs + self.reset_pool))
             switch_on.set_param_by_name("order", kernels.BEGIN)

@@ -98,7 +98,7 @@ class Preprocessing:
     def __post_init__(self) -> None:
         for name, (least, most) in LIMITS.items():
             value = getattr(self, name)
-            kept = value is None and self.img_height is self.img_width is None
+            kept = name.startswith("img_") and value is None and self.img_height is self.img_width is None
             if not kept and not (_is_integer(value) and least <= value <= most):
                 raise EmulatorError(f"{name}={value}: must be an integer from {least:,} to {most:,}.")
         for name in SWITCHES:

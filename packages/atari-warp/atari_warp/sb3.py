@@ -99,10 +99,10 @@ class VecEnv(vec_env.VecEnv):  # type: ignore[misc]
         """
         observations, rewards, terminated, truncated, info = self.env.step(self._actions)
         dones, infos = terminated | truncated, _split(info)
-        points: Any = info.get("unclipped_reward", rewards)
+        points = info["unclipped_reward"]
         if dones.any():
             endings = info["final_info"]
-            points = np.where(dones, endings.get("unclipped_reward", rewards), points)
+            points = points + np.where(dones, endings["unclipped_reward"], 0)  # the first step of the next life, too
             last, ended = self._channels_first(info["final_obs"]), _split(endings)
             for i in np.flatnonzero(dones).tolist():
                 self.reset_infos[i], infos[i] = infos[i], {**ended[i], "terminal_observation": last[i]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -57,12 +57,14 @@ class Steps:
     def finish(self, keep: bool = False) -> bool:
         """Wait for the step that has begun, if any, and return whether there was one; ``keep`` leaves its results."""
         begun, future = self._begun, self._future
-        if not keep:
+        if future is not None:
+            wait([future])
+        if begun and self._stream is not None:
+            wp.synchronize_stream(self._stream)
+        if not keep:  # after the waits, since Ctrl-C may interrupt them
             self._begun, self._future = False, None
         if future is not None:
             future.result()
-        if begun and self._stream is not None:
-            wp.synchronize_stream(self._stream)
         return begun
 
     def numbers(self) -> np.ndarray:

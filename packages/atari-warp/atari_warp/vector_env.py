@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -110,6 +111,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         ):
             if value not in known:
                 raise EmulatorError(f"{name}={value}: must be {' or '.join(map(str, known))}.")
+        for option, needs_torch in ((f"array={array}", array == "torch"), (f"device={device}", device != "cpu")):
+            if needs_torch and importlib.util.find_spec("torch") is None:
+                raise EmulatorError(f"{option}: needs PyTorch. pip install torch.")
         chosen = {**(PRESETS[preset] if preset else {}), **preprocessing}
         by_preset = chosen.pop("full_action_space", False)
         played = find_game(game).at(mode, difficulty)
@@ -122,7 +126,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         except ValueError as wrong:
             known_modes = ", ".join(each.value for each in AutoresetMode)
             raise EmulatorError(f"autoreset_mode={autoreset_mode}: must be one of {known_modes}.") from wrong
-        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": ["rgb_array"], "render_fps": 15}
+        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": ["rgb_array"]}
+        self.metadata["render_fps"] = 60 / options.frameskip
         self.render_mode = render_mode
         if not isinstance(num_threads, (int, np.integer)) or num_threads < 0:
             raise EmulatorError(f"num_threads={num_threads}: must be an integer of at least 0.")
@@ -147,7 +152,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._action_count = len(self.action_set) + presses
         self.single_action_space = Discrete(self._action_count)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._has_games = False
         self._over = np.zeros(num_envs, bool)  # environments whose episodes have ended
         self._process = os.getpid()
         self.closed = False
@@ -157,24 +161,25 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Start games.
 
+        With ``on_life_loss="continue"`` and without a seed, an environment that has lost a life keeps its game.
+
         Args:
             seed: an integer of the first environment, from which the others count up, or one for each environment that
                 is reset. Without a seed, random numbers go on; the first reset draws seeds.
-            options: ``{"reset_mask": mask}`` with ``(num_envs,) bool`` resets some environments. With
-                ``on_life_loss="continue"`` an environment that has lost a life keeps its game.
+            options: ``{"reset_mask": mask}`` with ``(num_envs,) bool`` resets some environments.
 
         Returns:
             Observations ``(num_envs, *single_observation_space.shape) uint8`` and ``info``.
         """
         self._check_usable()
         mask = _reset_mask(options, self.num_envs)
-        if mask is not None and not mask.all() and not self._has_games:
+        if mask is not None and not mask.all() and not self.consoles.has_games:
             raise RuntimeError(f"reset_mask={mask}: the first reset must reset all environments.")
         if mask is None:
             self._steps.finish()
         self._steps.check_idle()
         count = self.num_envs if mask is None else int(mask.sum())
-        if seed is None and not self._has_games:
+        if seed is None and not self.consoles.has_games:
             seed = [int(word) for word in np.random.SeedSequence().generate_state(count, np.uint64)]
         if seed is not None:
             seeds = np.zeros(self.num_envs, np.uint64)
@@ -182,7 +187,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             self._steps.run(lambda: self.consoles.reset(seeds, mask))
         elif count:
             self._steps.run(lambda: self.consoles.restart(mask))
-        self._has_games = True
         self._over[slice(None) if mask is None else mask] = False
         numbers = self._steps.numbers()
         if not count:
@@ -198,13 +202,14 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
         Returns:
             Observations, rewards ``(num_envs,) int32``, terminations and truncations ``(num_envs,) bool``, and ``info``
-            with ``env_id``, ``lives``, ``frame_number`` and ``episode_frame_number``, ``(num_envs,) int32`` each, and
-            with clipped rewards ``unclipped_reward``, the points themselves. In ``SAME_STEP`` mode, where an episode
+            with ``env_id``, ``lives``, ``frame_number``, ``episode_frame_number`` and the points themselves,
+            ``unclipped_reward``, ``(num_envs,) int32`` each. In ``SAME_STEP`` mode, where an episode
             has ended, also ``final_obs`` and ``final_info`` of its last step, with the masks ``_final_obs`` and
             ``_final_info``.
 
         Raises:
-            AssertionError: ``actions`` have a wrong shape or dtype, or are out of range.
+            AssertionError: ``actions`` have a wrong shape or dtype, or are out of range; on a GPU the range is not
+                checked.
             RuntimeError: no game has started, or in ``DISABLED`` mode an episode has ended and was not reset.
             gymnasium.error.ClosedEnvironmentError: the environment was closed.
         """
@@ -251,14 +256,12 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         """
         self._check_usable()
         self._steps.check_idle()
-        needed = {"over", "ram_stack"} if self._ram else {"over"}
-        if not isinstance(state, Mapping) or not needed <= state.keys():
+        if not isinstance(state, Mapping) or "over" not in state or ("ram_stack" in state) != (self._ram is not None):
             raise EmulatorError("state: must be a result of save_state() with the same keywords.")
         self.consoles.load_state(state)
         self._over[:] = state["over"]
         if self._ram is not None:
             self._ram.stack[:] = state["ram_stack"]
-        self._has_games = True
 
     def close_extras(self, **kwargs: Any) -> None:
         if os.getpid() != self._process:
@@ -300,9 +303,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def _info(self, numbers: np.ndarray) -> dict[str, Any]:
         info = {"env_id": np.arange(self.num_envs, dtype=np.int32)}
         info |= {name: numbers[column] for name, column in INFO.items()}
-        if self._options.reward_clipping:
-            info["unclipped_reward"] = numbers[kernels.POINTS]
-        return info
+        return {**info, "unclipped_reward": numbers[kernels.POINTS]}
 
     def _final(self, numbers: np.ndarray, over: np.ndarray) -> dict[str, Any]:
         """Information on the last step of the episodes that are ``over``, as Gymnasium gives it."""
@@ -321,12 +322,16 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def _checked(self, actions: Any) -> Any:
         """``actions``, if a step can be played with them."""
         self._check_usable()
-        if not self._has_games:
+        if not self.consoles.has_games:
             raise RuntimeError("step: no game has started. Call reset() first.")
         if self.autoreset_mode is AutoresetMode.DISABLED and self._over.any():
             ended = np.flatnonzero(self._over).tolist()
             raise RuntimeError(f"step: episodes of environments {ended} have ended. Reset them with a reset_mask.")
         if type(actions).__module__ == "torch" and actions.is_cuda:
+            if actions.is_floating_point() or tuple(actions.shape) != (self.num_envs,):
+                raise AssertionError(
+                    f"actions: {tuple(actions.shape)} {actions.dtype}, not ({self.num_envs},) integers."
+                )
             return actions.clamp(-(2**31), 2**31 - 1).int()  # on the caller's stream; neither bound is an action
         values = np.asarray(actions)
         if values.dtype.kind not in "iu" or values.shape != (self.num_envs,):

@@ -53,6 +53,7 @@ def test_a_life_lost_in_the_step_of_the_time_limit_is_terminated(limit: int, end
     assert (batch.terminated[0], batch.truncated[0]) == ends
     batch.step(np.array([2]))
     assert batch.episode_start[0] and not batch.terminated[0] and not batch.truncated[0]
+    assert batch.registers()["frames"][0] < 90, "another game"
 
 
 def test_rows_outside_the_crop_are_drawn_on_request() -> None:

@@ -144,8 +144,8 @@ def test_bad_arguments_of_an_emulator_change_nothing(act: Any, error: str) -> No
 @pytest.mark.parametrize(
     ("act", "error"),
     [
-        (lambda batch: batch.step([0, 0]), r"step: no games have started\. Call reset\(\) or load_state\(\) first\."),
-        (lambda batch: without_games().step([0]), "step: no games have started"),
+        (lambda batch: batch.step([0, 0]), r"no games have started\. Call reset\(\) or load_state\(\) first\."),
+        (lambda batch: without_games().step([0]), "no games have started"),
         (lambda batch: batch.load_state(Emulator("pong", 2).save_state()), "state: was saved by an Emulator, or has"),
         (
             lambda batch: batch.load_state(

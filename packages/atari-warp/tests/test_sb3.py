@@ -77,6 +77,16 @@ def test_games_and_infos_equal_those_of_make_atari_env() -> None:
     ours.close()
 
 
+def test_games_are_counted_apart_if_one_ends_before_the_next_life_begins() -> None:
+    """After FIRE and then RIGHT, Breakout takes a life in the step of frames 97 to 100, and frame 101 is the last."""
+    env = VecEnv("breakout", 1, seed=1, num_threads=1, noop_max=0, use_fire_reset=False, max_num_frames_per_episode=101)
+    env.reset()
+    for action in [1, *[2] * 24]:
+        *_, (info,) = env.step(np.array([action]))
+    assert info["episode"]["l"] == 100
+    env.close()
+
+
 def test_a_truncated_game_has_its_last_observation_and_statistics(pong: VecEnv) -> None:
     before = pong.reset()
     for observations, _, dones, infos in play(pong, 60):

@@ -134,6 +134,10 @@ struct Environment {
             points += frame(k < lets_go ? number : 0, for_agent);
             if (stopped() || must_restart()) break;
         }
+        if (starts && stopped()) {  // no step is left to report this end, and nothing of it was learnt from
+            start(thorough);
+            return begin(answer);
+        }
         answer[FIRST] = answer[SECOND] = settings[POOL] || (settings[REPEAT_LAST] && k <= last) ? BEFORE : console.turn;
         if (before != BEFORE) answer[FIRST] = before;
         if (k > last) answer[SECOND] = console.turn;
