@@ -101,7 +101,7 @@ def ent_coef(learner: GradientLearner) -> Tensor:
     A Python number that changes would make torch recompile.
     """
     algo = typed(learner.run.algo, ActorCritic)
-    coef = annealed(learner.update_count, algo.ent_coef, algo.ent_coef_final, learner.decay_updates)
+    coef = annealed(learner.update_count + learner.skipped, algo.ent_coef, algo.ent_coef_final, learner.decay_updates)
     return coef.float() if isinstance(coef, Tensor) else torch.tensor(coef, dtype=torch.float32)
 
 

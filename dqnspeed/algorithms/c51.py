@@ -55,10 +55,10 @@ class C51(DeepQ):
     "The integrated agent").
     """
 
-    double: bool = option("the online network chooses the next action, the target network says what follows it")
-    atoms: int = option("returns that have a probability", ge=2)
-    value_min: float = option("the least of them")
-    value_max: float = option("the largest")
+    double: bool = option("the online network chooses the next action, the target network evaluates it")
+    atoms: int = option("number of returns that have a probability (atoms)", ge=2)
+    value_min: float = option("smallest return that has a probability (V_min)")
+    value_max: float = option("largest return that has a probability (V_max)")
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:
         return AtomsNetwork(self, run, spec)

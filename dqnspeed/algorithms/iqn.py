@@ -67,10 +67,10 @@ class IQN(DeepQ):
     The error of a transition is the difference of the means of prediction and target.
     """
 
-    double: bool = option("the online network chooses the next action, the target network says what follows it")
-    samples: int = option("fractions at which an update looks at the action taken", ge=1)
-    target_samples: int = option("fractions at which it looks at what follows", ge=1)
-    acting_samples: int = option("fractions whose mean is an action's value", ge=1)
+    double: bool = option("the online network chooses the next action, the target network evaluates it")
+    samples: int = option("fractions (N) for the prediction of an update", ge=1)
+    target_samples: int = option("fractions (N') for the target of an update", ge=1)
+    acting_samples: int = option("fractions (K) whose mean is the value of an action, to act", ge=1)
     kappa: float = option("TD error at which the square gives way to the line", gt=0)
 
     def network(self, run: RunConfig, spec: EnvSpec) -> Network:

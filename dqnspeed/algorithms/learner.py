@@ -18,7 +18,7 @@ from dqnspeed.algorithms.update_metrics import LIKELY_CAUSES, NotFiniteError, Up
 from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.optimizers import lr_at
+from dqnspeed.execution.optimizers import lr_at, set_lr
 from dqnspeed.execution.transfer import DeviceTimer
 from dqnspeed.networks.base import Network, as_tensors
 from dqnspeed.networks.weight_gradient import make_quick
@@ -38,12 +38,14 @@ class GradientLearner:
         target: the target network of an algorithm that has one.
         on_device: the device counts the updates, for a CUDA graph.
         decay_updates: updates over which the learning rate and an entropy bonus decay.
+        skipped: updates that an algorithm has left out, which count in schedules.
     """
 
     METRICS: ClassVar[tuple[str, ...]] = ("loss",)
     loss: Callable[..., Any]
     target: TargetNetwork | None = None
     buffer: Any = None
+    skipped = 0
 
     def __init__(self, run: RunConfig, spec: EnvSpec, device: torch.device):
         self.run, self.execution, self.device = run, run.execution, device
@@ -98,11 +100,12 @@ class GradientLearner:
 
     def set_progress(self, share: float) -> None:
         """Let the learning rate and an entropy bonus fall over the whole run, of which ``share`` is over."""
-        self.decay_updates = self.updates / share if self.updates else math.inf
+        due = self.updates + self.skipped
+        self.decay_updates = due / share if due else math.inf
 
     def learning_rate(self) -> float | Tensor:
         """Learning rate of the next step."""
-        return lr_at(self.update_count, self.run.optimizer, self.decay_updates)
+        return lr_at(self.update_count + self.skipped, self.run.optimizer, self.decay_updates)
 
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
         """Copy ``weights`` into the network and the target network, before the first update."""
@@ -160,6 +163,7 @@ class GradientLearner:
         self._device_count.fill_(state["updates"])
         self._metrics.restart(state["updates"])
         self.sync_update_count(state["updates"])
+        set_lr(self.optimization.optimizer, self.learning_rate())  # which reports show
 
     @property
     def _networks(self) -> dict[str, Network]:

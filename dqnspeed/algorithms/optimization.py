@@ -14,7 +14,7 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.execution.compiling import compiled_with_gradients
 from dqnspeed.execution.optimizers import make_capturable, make_optimizer, set_lr
 from dqnspeed.execution.transfer import ToDevice
-from dqnspeed.networks.base import Network, as_tensors
+from dqnspeed.networks.base import Network
 
 
 class Optimization:
@@ -89,12 +89,15 @@ class Optimization:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore :meth:`state_dict`, saved as arrays."""
-        slots = {int(number): as_tensors(slot) for number, slot in state.items()}
+        slots = {
+            int(number): {name: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for name, v in slot.items()}
+            for number, slot in state.items()
+        }
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
         for parameter, slot in self.optimizer.state.items():
             for name, value in slot.items():
-                if name != "step" and value.shape == parameter.shape:
+                if name != "step" and isinstance(value, Tensor) and value.shape == parameter.shape:
                     slot[name] = torch.empty_like(parameter).copy_(value)  # in the parameter's memory layout
 
     @property

@@ -81,6 +81,11 @@ class PPO(ActorCritic, FromRollouts):
                 f"algo.target_kl={self.target_kl:g}: may leave updates out, and execution.graph=true launches each "
                 f"as a whole. Use execution.graph=false, or algo.adaptive_kl_target."
             )
+        if self.target_kl is not None and self.adaptive_kl_target is not None:
+            raise ConfigError(
+                f"algo.target_kl={self.target_kl:g}: leaves updates out, and algo.adaptive_kl_target needs all of a "
+                f"rollout. Set one of them to null."
+            )
         if self.normalize_advantage and self.batch_size == 1:
             raise ConfigError("algo.batch_size=1: algo.normalize_advantage=true needs at least 2.")
 
@@ -116,10 +121,12 @@ class PPOLearner(GradientLearner):
     def update(self, batch: RolloutBatch) -> None:
         """Take a gradient step on the clipped objective, unless ``target_kl`` is exceeded."""
         if batch.rollout == self._stopped_rollout:
+            self.skipped += 1
             return
         loss: PPOLoss = self.backward(batch)
         if self.algo.target_kl is not None and loss.approx_kl.item() > 1.5 * self.algo.target_kl:
             self._stopped_rollout = batch.rollout  # early stopping, as in Stable-Baselines3
+            self.skipped += 1
             return
         if self._adaptive_kl is not None:
             self._adaptive_kl.observe(loss.approx_kl.detach(), self.update_count, self.decay_updates)
@@ -187,12 +194,13 @@ class PPOLearner(GradientLearner):
 
     def state_dict(self) -> dict[str, Any]:
         adaptive_kl = {} if self._adaptive_kl is None else {"adaptive_kl": self._adaptive_kl.state}
-        return {**super().state_dict(), **adaptive_kl}
+        return {**super().state_dict(), **adaptive_kl, "skipped": self.skipped}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
+        self.skipped = state["skipped"]
         if self._adaptive_kl is not None:
             self._adaptive_kl.load(torch.from_numpy(np.array(state["adaptive_kl"])))
+        super().load_state_dict(state)
 
 
 def normalized(batch: RolloutBatch) -> Tensor:

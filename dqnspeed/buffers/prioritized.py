@@ -25,9 +25,9 @@ from dqnspeed.execution.counter_rng import CounterGenerator
 class PrioritizedReplay(Replay):
     """Transitions are as likely as their errors are large."""
 
-    alpha: float = option("how much priorities count, 0: not at all", ge=0, le=1)
-    beta: float = option("how much of the bias the weights take back at first", ge=0, le=1)
-    beta_final: float = option("the same at last", ge=0, le=1)
+    alpha: float = option("exponent of the priorities, 0: all alike", ge=0, le=1)
+    beta: float = option("exponent of the importance weights at first", ge=0, le=1)
+    beta_final: float = option("exponent of the importance weights at last", ge=0, le=1)
     beta_updates: int = option("updates it takes from beta to beta_final", ge=1)
     priority_eps: float = option("added to every error, so that a transition can be drawn again", gt=0)
 

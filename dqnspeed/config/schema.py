@@ -49,7 +49,10 @@ class AlgoConfig(GroupOption):
     gamma: float = option("discount factor of one agent step", ge=0, le=1)
     max_grad_norm: float | None = option("maximum of the gradient's global norm, null: no clipping", gt=0)
     batch_size: int = option("transitions in one update", ge=1)
-    learning_starts: int = option("agent steps before the first update (on-policy: only used for the background)", ge=0)
+    learning_starts: int = option(
+        "agent steps before the first update (on-policy: played and discarded; the background is measured on them)",
+        ge=0,
+    )
 
     @property
     def has_policy(self) -> bool:
@@ -335,13 +338,19 @@ class RunConfig:
         return self.algo.updates_per_step(self)
 
     @property
+    def decay_steps(self) -> int | None:
+        """Agent steps after the first update over which values fall; ``None`` if the clock or nothing says so."""
+        whole = self.stop.max_steps and max(1, self.stop.max_steps - self.algo.learning_starts)
+        return self.optimizer.lr_decay_steps or whole
+
+    @property
     def decay_updates(self) -> float:
         """Updates over which the learning rate and an entropy bonus decay; infinite if the number is not fixed."""
-        per_step, steps = self.updates_per_step, self.optimizer.lr_decay_steps or self.stop.max_steps
+        per_step, steps = self.updates_per_step, self.decay_steps
         return math.inf if per_step is None or steps is None else steps * per_step
 
     @property
     def decay_seconds(self) -> float | None:
         """Seconds over which the learning rate and an entropy bonus decay, if no number of steps is given."""
-        minutes, steps = self.stop.max_minutes, self.optimizer.lr_decay_steps or self.stop.max_steps
-        return None if minutes is None or steps is not None else 60 * minutes
+        minutes = self.stop.max_minutes
+        return None if minutes is None or self.decay_steps is not None else 60 * minutes

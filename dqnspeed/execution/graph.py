@@ -103,7 +103,7 @@ def _beside(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-class Pace:
+class LaunchThrottle:
     """Keeps the host at most two launches, or two rounds of launches, ahead of the device.
 
     Otherwise actors would act with weights that are much older than their count of updates says. New rows would wait

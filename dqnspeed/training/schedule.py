@@ -100,7 +100,7 @@ def schedule_sentence(run: RunConfig) -> str:
         parts.append(f"an update per {every} (batch size {run.algo.batch_size})")
     algorithm, optimizer = algorithm_of(run), run.optimizer
     if "optimizer" in algorithm.uses:
-        steps = optimizer.lr_decay_steps or run.stop.max_steps
+        steps = run.decay_steps
         over = f" over {run.decay_updates:,.0f} updates ({steps:,} agent steps)" if steps else " over the whole run"
         falls = steps is not None or run.decay_seconds is not None
         for name, first, last in (("learning rate", optimizer.lr, optimizer.lr_final), *algorithm.annealed()):

@@ -7,11 +7,12 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import make_run, on_cpu, train_in
+from conftest import as_arrays, make_run, on_cpu, train_in
 from one_update import CPU, SIZE, VECTOR, make_batch
 from torch import Tensor, nn
 
@@ -170,10 +171,7 @@ def test_a_ppo_update_is_the_gradient_step_of_its_equation(normalize: bool, clip
 def test_a_divergence_of_more_than_one_and_a_half_targets_ends_learning_from_a_rollout() -> None:
     """The batch that shows it is not learnt from either, as in Stable-Baselines3."""
     learner = seeded(mlp("algo=ppo", "algo.target_kl=0.01"))
-    far = rollout()
-    with torch.no_grad():
-        logits, _ = learner.network.policy_and_value(far.observations)
-    log_probs = torch.log_softmax(logits, dim=1).gather(1, far.actions[:, None])[:, 0]
+    far = as_acted(learner, rollout())
     state, done = copy.deepcopy(learner.network.state_dict()), 0
     for rollout_number, log_ratio, updates in (
         (1, 0.0, 1),
@@ -183,12 +181,36 @@ def test_a_divergence_of_more_than_one_and_a_half_targets_ends_learning_from_a_r
         (2, 0.0, 3),
     ):
         learner.network.load_state_dict(state)
-        batch = dataclasses.replace(far, log_probs=log_probs - log_ratio, rollout=rollout_number)
+        batch = dataclasses.replace(far, log_probs=far.log_probs - log_ratio, rollout=rollout_number)
         learner.update(batch)
         assert learner.updates == updates
         changed = any((new != state[name]).any() for name, new in learner.network.named_parameters())
         assert changed == (updates > done)
         done = updates
+
+
+def test_updates_that_are_left_out_count_in_the_schedules() -> None:
+    line = ["algo.target_kl=0.01", "optimizer.lr=0.01", "optimizer.lr_final=0.001", "optimizer.lr_decay_steps=1000"]
+    learner = seeded(mlp("algo=ppo", *line))
+    learner.update(as_acted(learner, rollout()))
+    far = as_acted(learner, rollout())
+    for _ in range(2):
+        learner.update(dataclasses.replace(far, log_probs=far.log_probs - 5, rollout=2))
+    assert learner.updates == 1
+    rate = 0.01 + 3 / learner.decay_updates * (0.001 - 0.01)
+    assert learner.learning_rate() == pytest.approx(rate) and 0.001 < rate < 0.01
+    restored = seeded(mlp("algo=ppo", *line))
+    restored.load_state_dict(as_arrays(learner.state_dict()))
+    assert restored.learning_rate() == pytest.approx(rate)
+    assert restored.stats()["train/learning_rate"] == pytest.approx(rate)
+
+
+def as_acted(learner: Any, batch: RolloutBatch) -> RolloutBatch:
+    """``batch`` with the log-probabilities of the learner's network."""
+    with torch.no_grad():
+        logits, _ = learner.network.policy_and_value(batch.observations)
+    log_probs = torch.log_softmax(logits, dim=1).gather(1, batch.actions[:, None])[:, 0]
+    return dataclasses.replace(batch, log_probs=log_probs)
 
 
 @pytest.mark.integration
