@@ -33,6 +33,7 @@ from dqnspeed.config.registry import register
 from dqnspeed.networks.base import Network
 from dqnspeed.system import child_processes
 from dqnspeed.system.child_processes import children_ignore_signals
+from dqnspeed.system.signals import signal_name
 
 MAX_MESSAGES = 256  # taken from an actor at a time, so that a fast one cannot block the learner
 MAX_READ_GAP_S = 1.0  # longest time between two reads in which a silent actor cannot be waiting for the learner
@@ -105,7 +106,9 @@ class ProcessHandle(ActorHandle):
     def _cause_of_death(self) -> str:
         self.process.join(END_TIMEOUT_S)
         code = self.process.exitcode
-        how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exited with {code}"
+        how = "closed its pipe" if code is None else f"exited with {code}"
+        if code is not None and code < 0:
+            how = f"was killed by {signal_name(-code)}"
         return f"actor {self.index} {how}."
 
 

@@ -26,7 +26,7 @@ class LostError(Exception):
 
 
 class NoActorsError(ActorError):
-    """All actors are lost and could not be replaced in time; the run can be saved."""
+    """An actor is lost and not replaced, or none is left; the run can be saved."""
 
 
 class ActorHandle:
@@ -126,12 +126,11 @@ class RemoteActors:
         """Store what has arrived; with ``wait``, wait a moment for it.
 
         Raises:
-            ActorError: an actor is lost and must not be replaced.
-            NoActorsError: no actor has been left for ``parallelism.timeout_s``, or an on-policy algorithm misses one.
+            NoActorsError: an actor is lost and must not be replaced, no actor has been left for too long, or an
+                on-policy algorithm misses one.
         """
         if self._cannot_go_on:
-            timeout_s = self._run.parallelism.timeout_s
-            raise NoActorsError(f"{self._cannot_go_on} (parallelism.timeout_s={timeout_s:g}).")
+            raise self._given_up(self._cannot_go_on)
         self._allow(limit)
         if wait:
             begin = time.perf_counter()
@@ -180,6 +179,11 @@ class RemoteActors:
             metrics["perf/policy_lag"] = float(np.mean(lags)) if lags else math.nan
         return metrics
 
+    @property
+    def _start_timeout_s(self) -> float:
+        """Most seconds for an actor to be ready."""
+        return max(START_TIMEOUT_S, self._run.parallelism.timeout_s)
+
     def _now(self) -> float:
         """Seconds of a clock that stands still during pauses, in which nobody listens to new actors."""
         return time.monotonic() - self._paused_s
@@ -197,7 +201,7 @@ class RemoteActors:
         for handle in handles:
             saved = self._saved.get(str(handle.index))
             self._start(handle, saved if saved and "env" in saved else None, self.arguments.segment)
-        patience = max(START_TIMEOUT_S, self._run.parallelism.timeout_s)
+        patience = self._start_timeout_s
         if self._saved:
             patience += MAX_REPEAT_S * self._run.num_envs
         deadline, started = time.monotonic() + patience, Collected()
@@ -225,18 +229,18 @@ class RemoteActors:
                 self._replace(handle, str(error), collected)
         if self._ready():
             self._last_ready = self._now()
-        elif self._replaced and (absent := self._now() - self._last_ready) > self._run.parallelism.timeout_s:
-            self._cannot_go_on = f"no actor was left for {absent:.0f} s"
+        elif self._replaced and (absent := self._now() - self._last_ready) > self._start_timeout_s:
+            self._cannot_go_on = f"no actor was left for {absent:.0f} s."
 
     def _watch(self, handle: ActorHandle) -> None:
         """Raise :class:`LostError` if an actor has been silent, or not ready, for too long."""
         index, timeout_s = handle.index, self._run.parallelism.timeout_s
         if handle.ready_at is None:
             absent = self._now() - handle.started_at
-            if not self._replaced or absent <= max(timeout_s, START_TIMEOUT_S):
+            if not self._replaced or absent <= self._start_timeout_s:
                 return
             if not self._run.has_replay:  # on-policy algorithms need rows of every environment
-                self._cannot_go_on = f"actor {index} could not be replaced within {absent:.0f} s"
+                self._cannot_go_on = f"actor {index} could not be replaced within {absent:.0f} s."
             elif not self.room_advice:
                 raise LostError(f"actor {index} did not start within {absent:.0f} s.")
         elif self._started_at is not None:
@@ -266,13 +270,19 @@ class RemoteActors:
             handle.state = message.state
 
     def _replace(self, handle: ActorHandle, reason: str, collected: Collected) -> None:
-        """Replace a lost actor, or raise :class:`ActorError`."""
+        """Replace a lost actor.
+
+        Raises:
+            NoActorsError: it must not be replaced; what was learnt can be saved.
+            ActorError: the same, before the run has started.
+        """
         has_stepped = self._counters[handle.index]["agent_steps"] > handle.steps_at_start
         handle.failed_starts = 0 if has_stepped else handle.failed_starts + 1
         # A failure before the run starts is a mistake in its configuration; later it may be a machine.
         allowed = MAX_FAILED_STARTS if self._started_at is not None else 0
         if not self._run.parallelism.restart_actors or handle.failed_starts > allowed:
-            raise ActorError(reason if handle.ready_at is not None else f"{reason}\n(while it started)")
+            why = reason if handle.ready_at is not None else f"{reason}\n(while it started)"
+            raise ActorError(why) if self._started_at is None else self._given_up(why)
         handle.end()
         if self._ready() == [handle]:
             self._last_ready = self._now()
@@ -284,6 +294,12 @@ class RemoteActors:
         collected.episodes.append(NewGames(envs, begun=False))
         # A segment of its own, since its games must differ from the games of the lost actor.
         self._start(handle, None, 1000 * self._replaced + self.arguments.segment)
+
+    def _given_up(self, why: str) -> NoActorsError:
+        """The error, after the end of all actors, so that nothing changes while the run is saved."""
+        for handle in self._handles:
+            handle.end()
+        return NoActorsError(why)
 
     def _counted(self, collected: Collected) -> Collected:
         counters = self._counters

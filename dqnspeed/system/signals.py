@@ -17,9 +17,20 @@ EXIT_CODES = {one.name: 128 + one for one in (*ENDING, *PREEMPTING)}
 REPEAT_S = 0.1  # a second Ctrl-C within this time is the same one
 
 
+def signal_name(number: int) -> str:
+    """``SIGKILL`` for 9; a real-time signal has a number only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def ending_signals() -> list[signal.Signals]:
-    """The signals of :data:`ENDING` to handle; without SIGHUP under nohup, which keeps a run without a terminal."""
-    return [one for one in ENDING if one is not signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
+    """The signals of :data:`ENDING` to handle, without those that a shell has this process ignore.
+
+    Those are SIGHUP under nohup, and SIGINT for a command that a script puts into the background.
+    """
+    return [one for one in ENDING if one is signal.SIGTERM or signal.getsignal(one) is not signal.SIG_IGN]
 
 
 class SignalRecorder:
