@@ -51,6 +51,7 @@ ours  = if test -x $(1)/bin/python; then $(1)/bin/python -c $(FIT) || \
 $(VENV)/.installed: pyproject.toml packages/atari-warp/pyproject.toml constraints.txt
 	@$(call ours,$(VENV))
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	$(PIP) -q 'pip>=21.3'
 	$(PIP) -c constraints.txt $(EMULATOR) -e '.[emulator,live]'
 	@touch $@
 
@@ -127,8 +128,8 @@ gpu: $(GPU_VENV)/.installed
 endif
 
 # One worker more than cores, as many tests wait for processes of theirs.
-WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test: lint
 	$(PYTEST) -m 'not integration'

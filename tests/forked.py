@@ -7,6 +7,7 @@ their environment may bring others.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import importlib.util
 import multiprocessing
 import os
@@ -94,9 +95,12 @@ class Forked:
 
     def communicate(self, timeout: float = 60) -> tuple[str, str]:
         self._process.join(timeout)
+        in_time = self._process.exitcode is not None
+        if not in_time:
+            os.kill(self.pid, signal.SIGABRT)  # prints where its threads are
+            self._process.join(5)
         out, errors = (Path(file.name).read_text() for file in self._told)
-        if self._process.exitcode is None:
-            raise AssertionError(f"{self.args} had not ended after {timeout:g} s:\n{out}\n{errors}")
+        assert in_time, f"{self.args} had not ended after {timeout:g} s:\n{out}\n{errors}"
         return out, errors
 
     def __enter__(self) -> Forked:
@@ -150,6 +154,7 @@ def _begin(
     sys.path[:0] = [str(folder), *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
     for number, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), number)
+    faulthandler.enable()
     _forget_plugins(env)
     warnings.simplefilter("ignore")
     sys.argv = [module, *arguments]

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import torch
 
+from dqnspeed.cli.sweep_record import quoted
 from dqnspeed.system import atomic, machine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -94,7 +95,7 @@ class Part:
         folder = self.folder / re.sub(r"[^A-Za-z0-9]+", "_", name)
         code, log = self.call(
             name, "dqnspeed.train", *overrides, f"device={self.device}", f"stop.max_minutes={seconds / 60}",
-            f"hydra.run.dir='{folder}'", "tracking=local", "tracking.progress=off",
+            f"hydra.run.dir={quoted(str(folder))}", "tracking=local", "tracking.progress=off",
         )  # fmt: skip
         if code != 0:
             return failure(name, code, log)

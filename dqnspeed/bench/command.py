@@ -20,6 +20,7 @@ from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.system import atomic
+from dqnspeed.system.signals import ending_signals
 from dqnspeed.tracking.run_folder import why_not_made
 from dqnspeed.training.folder_lock import new_folder
 
@@ -56,11 +57,14 @@ def _main() -> None:
     folder, seconds = _make_folder(options.out), suite.seconds()
     print(f"suite={suite.name} takes about {seconds / 60:.0f} minutes. The result goes to {folder}.", flush=True)
     session = BenchSession(suite.plan, suite.name, folder, seconds)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in ending_signals():
+        signal.signal(number, session.end)
     try:
         with session:
             suite.run(session, SAME_LEARNING if options.allow is None else ANY_ALGORITHM)
-    finally:  # also after Ctrl-C
+    except KeyboardInterrupt:
+        sys.exit(128 + (session.received or signal.SIGINT))
+    finally:
         report.print_result(session.result)
         write_page(session.result, folder)
         print(folder)

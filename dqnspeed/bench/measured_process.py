@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dqnspeed.bench.counting import COUNT, EXIT, PAUSE, RESUME, SOCKET
+from dqnspeed.system.signals import signal_name
 
 START_S, ANSWER_S, EXIT_S = 180.0, 60.0, 10.0  # most seconds until a process is ready, answers, has ended
 
@@ -96,14 +97,14 @@ class MeasuredProcess:
 
     def end(self) -> None:
         """End the process and all its children, whatever they do."""
-        self.send_signal(signal.SIGCONT)
-        self.request(EXIT)
         try:
+            self.send_signal(signal.SIGCONT)
+            self.request(EXIT)
             self._wait()
         finally:
             self.send_signal(signal.SIGKILL)
             self._process.kill()
-            self._process.wait()
+            self._wait()
             for file in (self._answers, self._socket, self._log):
                 file.close()
 
@@ -116,7 +117,7 @@ class MeasuredProcess:
         code = self._process.returncode
         how = "closed its socket" if code is None else f"exited with {code}"
         if code is not None and code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
+            how = f"was killed by {signal_name(-code)}"
         self._log.seek(0)
         last = last_line(self._log.read().decode(errors="replace"))
         return f"{how} ({last})" if last else how

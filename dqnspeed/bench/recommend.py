@@ -15,6 +15,7 @@ from dqnspeed.bench.plan import TRAININGS, Plan
 from dqnspeed.bench.report import times
 from dqnspeed.bench.result import Interval, Measurement, Recommendation, Result
 from dqnspeed.cli.errors import RunError
+from dqnspeed.cli.sweep_record import quoted
 from dqnspeed.config import changes
 from dqnspeed.system import messages
 from dqnspeed.tracking.run_folder import DamagedError, read_summary
@@ -107,7 +108,7 @@ def train(overrides: Sequence[str], seconds: float, limit_s: float) -> float:
     with tempfile.TemporaryDirectory(prefix="dqnspeed-bench-") as folder:
         command = [
             sys.executable, "-m", "dqnspeed.train", *overrides, f"stop.max_minutes={seconds / 60}",
-            f"hydra.run.dir='{folder}/run'",
+            f"hydra.run.dir={quoted(f'{folder}/run')}",
         ]  # fmt: skip
         try:
             process = subprocess.run(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import signal
 import statistics
 import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from dqnspeed.bench.measured_process import MeasuredProcess, ProcessError, running
@@ -54,7 +55,12 @@ class BenchSession:
 
     Args:
         suite: name of the suite; ``seconds``: its estimated duration.
+
+    Attributes:
+        received: the signal that ends the bench.
     """
+
+    received: signal.Signals | None = None
 
     def __init__(self, plan: Plan, suite: str, folder: Path, seconds: float):
         self.progress = BenchProgress(seconds)
@@ -73,6 +79,11 @@ class BenchSession:
         for sentence in self.result.disturbances:
             self.progress.print(sentence)
         return self
+
+    def end(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: end the bench now, or before the next piece if Python loses the exception."""
+        self.received = signal.Signals(number)
+        raise KeyboardInterrupt
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.end_reference()
@@ -94,6 +105,8 @@ class BenchSession:
 
     def measure(self, piece: Piece, sampling: SamplingPlan) -> Measurement:
         """The row of ``piece``, with its error if it cannot be measured."""
+        if self.received is not None:
+            raise KeyboardInterrupt
         self.progress.start(f"{piece.group}: {piece.name}")
         row = self._measured(piece, sampling)
         self.add(row)

@@ -38,8 +38,10 @@ from dqnspeed.training.request import RunRequest
 
 def compose(overrides: Sequence[str]) -> RunConfig:
     """Implementation of :func:`dqnspeed.compose`."""
+    _check_texts(overrides)
+    overrides = with_commits(overrides)
     with undisturbed(), own_hydra(), as_config_error(overrides):
-        [(_, run, _)] = check_jobs([(Job("", list(overrides)), _composed(overrides))])
+        [(_, run, _)] = check_jobs([(Job("", overrides), _composed(overrides))])
     return run
 
 
@@ -98,7 +100,6 @@ def _check_callbacks(callbacks: Any) -> None:
 
 def _composed(overrides: Sequence[str]) -> DictConfig:
     """The configuration of ``overrides`` with Hydra's own part, to which names of folders may refer."""
-    _check_texts(overrides)
     config = hydra.compose("config", overrides=as_meant(overrides), return_hydra_config=True)
     HydraConfig.instance().cfg = cast("HydraConf", config)
     if config.hydra.mode == RunMode.MULTIRUN:

@@ -40,7 +40,8 @@ def run_app(job: Callable[..., Any], prints: bool = True) -> None:
             stream.reconfigure(errors="replace")  # a terminal may lack a character
     os.environ.setdefault(ASKED_FOR, os.environ.get("HYDRA_FULL_ERROR", ""))  # jobs in other processes read it
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them
-    find_modules_here()
+    with one_sentence():
+        find_modules_here()
     gc.freeze()  # the garbage collector skips all imported objects, which saves a tenth of the start-up
     try:
         with one_sentence():

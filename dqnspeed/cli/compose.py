@@ -63,23 +63,23 @@ def as_meant(arguments: Sequence[str]) -> list[str]:
         key, equals, value = argument.partition("=")
         takes = kinds.get(key.lstrip("+"), set[Any]()) - {type(None)}
         if takes == {str} and not _QUOTED.search(value):
-            return key + equals + _LITERAL.sub(r"'\g<0>'", value)
+            return key + equals + _LITERAL.sub(r"\1'\2'", value)
         return f"{key}{equals}{_LITERAL.sub(_as_whole, value)}" if takes == {int} else argument
 
     return [one(argument) for argument in arguments]
 
 
-# Numbers and truth values among the elements of a value, and the start of values whose elements must not be quoted.
+# Numbers and truth values that are elements of a value, and the start of values whose elements must not be quoted.
 _LITERAL = re.compile(
-    r"(?<![^,(\s])(?:[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:e[+-]?\d+)?|true|false|nan|inf)(?![^,)\s])", re.I
+    r"((?:^|[,(])\s*)([+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:e[+-]?\d+)?|true|false|nan|inf)(?=\s*(?:[,)]|$))", re.I
 )
 _QUOTED = re.compile(r"['\"\[{]|(?:range|interval|glob)\(")
 
 
 def _as_whole(literal: re.Match[str]) -> str:
     with contextlib.suppress(ValueError):
-        if "e" in literal[0].lower() and float(literal[0]).is_integer():
-            return str(int(float(literal[0])))
+        if "e" in literal[2].lower() and float(literal[2]).is_integer():
+            return f"{literal[1]}{int(float(literal[2]))}"
     return literal[0]
 
 

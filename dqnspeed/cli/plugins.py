@@ -66,9 +66,16 @@ def find_modules_here() -> None:
     """Make modules in the working folder importable, as ``python -m`` does, in child processes too.
 
     The folder comes last in the search path, so that child processes import the same dqnspeed.
+
+    Raises:
+        ConfigError: the folder was deleted.
     """
-    if not getattr(sys.flags, "safe_path", False) and not {"", str(Path.cwd())} & set(sys.path):
-        sys.path.append(str(Path.cwd()))
+    try:
+        here = str(Path.cwd())
+    except OSError as error:
+        raise ConfigError("the working folder: does not exist any more. Change to another.") from error
+    if not getattr(sys.flags, "safe_path", False) and not {"", here} & set(sys.path):
+        sys.path.append(here)
 
 
 def print_note(sentence: str) -> None:

@@ -96,6 +96,8 @@ class Preflight(Callback):
                 print_plan(checked, trials)
                 sys.exit()
             self._locks.enter_context(output_folder(config, "sweep", resumed=known is not None))
+            if is_set(config, FOLDER) and earlier_jobs(folder, bool(sweep.trust)) != known:
+                raise ConfigError(f"{FOLDER}={folder}: another sweep has written there meanwhile. Start again.")
             new = [] if optuna_search.is_study(config.hydra) else [job for job, _, _ in checked]
             sweep.begin(Path(config.hydra.sweep.dir), Line.of_this_process(), new if known is None else known)
 

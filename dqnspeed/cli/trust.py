@@ -20,7 +20,7 @@ from dqnspeed.tracking.run_folder import CONFIG
 
 OPTION = "trust"
 ADVICE = f"Add {OPTION}=true if you trust its author."
-_CODE = re.compile(r'"[^\W\d][\w.]*:[^\W\d][\w./-]*"')  # module:Name as a JSON text
+_CODE = re.compile(r'"[^\W\d][\w.]*:[^"]*"')  # module:Name as a JSON text; Gymnasium imports before it reads the name
 
 
 def take(arguments: Sequence[str]) -> tuple[bool, list[str]]:

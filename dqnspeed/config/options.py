@@ -132,6 +132,7 @@ def usage(line: str, about: str, schema: type) -> str:
     for f in fields(schema):
         meta = f.metadata
         allowed = f" ({', '.join(meta['choices'])})" if meta["choices"] else ""
-        default = "" if f.default is MISSING else f" [{'null' if f.default is None else f.default}]"
+        shown = str(f.default).lower() if isinstance(f.default, bool) else "null" if f.default is None else f.default
+        default = "" if f.default is MISSING else f" [{shown}]"
         rows.append(f"  {f.name:<12} {meta['about']}{allowed}{default}")
     return "\n".join([about, "", f"  {line}", "", *rows])

@@ -59,7 +59,12 @@ def _page(word: str) -> str:
         return reference.overview()
     name, _, option = word.partition("=")
     if section := sections.get(name):
-        if option in section.options:
+        if option:
+            if option not in section.options:
+                known = nearest(option, [*section.options])
+                raise ConfigError(
+                    f"{word}: there is no such option{known}. Choose one of {', '.join(section.options)}."
+                )
             section = replace(section, options={option: section.options[option]})
         return reference.page(section)
     found = "\n".join(filter(None, (reference.page(section, name.lower()) for section in sections.values())))

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from dqnspeed.config.options import ConfigError, check_installed
 from dqnspeed.system.messages import kind_and_line
+from dqnspeed.tracking.run_folder import BEST, CONFIG
 
 HUB = "hub:"
 ANSWER_S = 10  # for the Hub to answer
@@ -117,7 +118,7 @@ def check_upload(address: str) -> None:
         raise ConfigError(f"{option}: the token may only read. Run hf auth login with one that may write.")
     if _asked(option, lambda: api.repo_exists(repo)):
         names = {each.rfilename for each in _asked(option, lambda: api.model_info(repo)).siblings or []}
-        if "index.json" not in names and names - {".gitattributes", "README.md"}:
+        if not names >= {"index.json", CONFIG, BEST} and names - {".gitattributes", "README.md"}:
             raise ConfigError(f"{option}: holds no agent of dqnspeed. Give another name.")
 
 

@@ -128,6 +128,13 @@ class LivePage(Callback):
         self._send_weights(training)
 
     def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
+        try:
+            self._show(training, metrics)
+        except Exception:
+            self.close("This page is off. The training continues.")
+            raise
+
+    def _show(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
         seconds = training.seconds + metrics.get(EVALUATING, 0.0)
         self._add_point(seconds, metrics)
         left = self._time_left.until(training.agent_steps, seconds, metrics.get("perf/steps_per_second", 0))[1]
@@ -144,7 +151,7 @@ class LivePage(Callback):
         how = "solved the game" if summary["solved"] else f"was stopped by {reason}"
         self.close(f"The training has ended: it {how}.{shown}")
 
-    def close(self, ended: str = "This page is off. The training continues.") -> None:
+    def close(self, ended: str = "The training has ended.") -> None:
         """Send the last words and end the page; a second time does nothing."""
         if self._process is not None and not self._is_closed:
             self._is_closed = True

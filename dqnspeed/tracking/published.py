@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from dqnspeed.config.options import ConfigError, nearest
@@ -68,14 +69,21 @@ def copy_published(folder: Path, to: Path) -> None:
         ConfigError: a file is a link to a file elsewhere, which is not to be given away.
         OSError: a file cannot be copied.
     """
-    cached = hub.name_in_cache(folder) is not None  # the Hub's cache has links to its own files
-    root = folder.resolve().parents[1] if cached else folder.resolve()
-    for name in [*json.loads((folder / INDEX).read_bytes())["files"], INDEX]:
-        if root not in (folder / name).resolve().parents:
-            raise ConfigError(f"{folder / name}: is a link to a file elsewhere. Replace it by the file.")
+    names = [*json.loads((folder / INDEX).read_bytes())["files"], INDEX]
+    check_inside(folder, names)
+    for name in names:
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # the card may have been deleted
             shutil.copyfile(folder / name, to / name)
+
+
+def check_inside(folder: Path, names: Iterable[str]) -> None:
+    """Raise :class:`ConfigError` if one of the files ``names`` is a link to a file outside of ``folder``."""
+    cached = hub.name_in_cache(folder) is not None  # the Hub's cache has links to its own files
+    root = folder.resolve().parents[1] if cached else folder.resolve()
+    for name in names:
+        if root not in (folder / name).resolve().parents:
+            raise ConfigError(f"{folder / name}: is a link to a file elsewhere. Replace it by the file.")
 
 
 def output_of(folder: Path) -> Path:

@@ -5,7 +5,7 @@ The command line imports every module of this package, so a new tracker is one n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from dqnspeed.config.options import ConfigError, nearest
@@ -64,6 +64,16 @@ def make_trackers(config: TrackingConfig) -> list[Callback]:
     if unused := sorted(set(config.kwargs) - set(config.trackers)):
         raise ConfigError(f"tracking.kwargs.{unused[0]}: belongs to a tracker that tracking.trackers does not name.")
     return made
+
+
+def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options for other people: without ``tracking.kwargs``, which may hold passwords."""
+    return {**options, "tracking": {**options.get("tracking", {}), "kwargs": {}}}
+
+
+def shared_overrides(overrides: Sequence[str]) -> list[str]:
+    """Overrides for other people: without ``tracking.kwargs``, which may hold passwords, and without ``live``."""
+    return [one for one in overrides if not one.lstrip("+").startswith(("tracking.kwargs", "live="))]
 
 
 def hyperparameters(options: Mapping[str, Any]) -> dict[str, Any]:

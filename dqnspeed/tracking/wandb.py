@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import shutil
+import ssl
 import urllib.error
 import urllib.request
 import uuid
@@ -21,7 +22,7 @@ from dqnspeed.system.signals import EXIT_CODES
 from dqnspeed.tracking.callbacks import Callback, TrainingState
 from dqnspeed.tracking.metrics import MEAN_RETURNS
 from dqnspeed.tracking.run_folder import BEST, WANDB, WANDB_ID, read_overrides
-from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, register_tracker
+from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, register_tracker, shared_overrides
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class WandB(Callback):
                 group=tracking.group or training.group or first,
                 job_type="train",
                 tags=[tag[:MAX_TAG] for tag in dict.fromkeys(tags)],
-                notes=messages.command("train", *read_overrides(folder))[:MAX_NOTES],
+                notes=messages.command("train", *shared_overrides(read_overrides(folder)))[:MAX_NOTES],
                 dir=str(folder),
                 mode=mode,
                 config=hyperparameters(training.options),
@@ -189,8 +190,13 @@ def check_server(wandb: Any) -> None:
     W&B itself would wait for minutes, at its first call and at the end of the process.
     """
     url = wandb.setup(wandb.Settings(mode="offline", silent=True)).settings.base_url  # silent: do not ask for a key
-    with contextlib.suppress(urllib.error.HTTPError):  # an answer
+    try:
         urllib.request.urlopen(url, timeout=ANSWER_S).close()
+    except urllib.error.HTTPError:  # an answer
+        pass
+    except urllib.error.URLError as error:
+        if not isinstance(error.reason, ssl.SSLError):  # an answer too; W&B may have other certificates
+            raise
     wandb.setup(wandb.Settings(mode="online"))
 
 

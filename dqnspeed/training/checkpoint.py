@@ -118,11 +118,11 @@ class Checkpoints:
         return path
 
 
-def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False) -> State:
+def state_to_resume(folder: Path, config: CheckpointConfig, restart_if_no_checkpoint: bool = False) -> State:
     """The state from which the run in ``folder`` resumes; empty if it was killed before its first checkpoint was due.
 
     Args:
-        again: it is empty too if a checkpoint was due, and none was saved.
+        restart_if_no_checkpoint: it is empty too if a checkpoint was due, and none was saved.
 
     Raises:
         ConfigError: there is none, or none that can be read.
@@ -133,7 +133,7 @@ def state_to_resume(folder: Path, config: CheckpointConfig, again: bool = False)
         raise ConfigError(f"resume={folder}: no checkpoint can be read. {error}") from error
     if found is None:
         lasted_s = sum(time_logged(folder, 0, clock) or 0.0 for clock in ("time", EVALUATING))
-        if not again and (not config.every_minutes or lasted_s > 60 * (config.every_minutes + 1)):
+        if not restart_if_no_checkpoint and (not config.every_minutes or lasted_s > 60 * (config.every_minutes + 1)):
             raise ConfigError(f"resume={folder}: no checkpoint was saved, so there is nothing to resume from.")
         log.warning("%s was ended before its first checkpoint, so it starts again from its first step.", folder)
         atomic.clear(folder / CHECKPOINTS)  # the first may have been half written

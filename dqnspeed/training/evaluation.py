@@ -28,9 +28,9 @@ from dqnspeed.system import seeding
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 8  # environments that play an evaluation side by side
+MAX_EVAL_ENVS = 8  # environments that play an evaluation side by side
 TABLE_STATES = 1024  # environments with at most as many numbered states are played by a table of actions
-LONGEST = 200_000  # most agent steps of each environment until a game ends; a greedy policy may loop for ever
+MAX_IDLE_STEPS = 200_000  # most agent steps of each environment until a game ends; a greedy policy may loop for ever
 SEEDS = 2**31  # above the numbers of all actors, for seeds of evaluations
 
 
@@ -85,7 +85,7 @@ def play_games(
     Args:
         act: actions ``(N,)`` for observations ``(N, stack * C, ...)``, which are where the environments have them.
         watch: called after each step with the observations acted on, the actions, and the step.
-        give_up: called before each step; True ends the play, as do :data:`LONGEST` steps in which no game ends.
+        give_up: called before each step; True ends the play, as do :data:`MAX_IDLE_STEPS` steps in which no game ends.
     """
     count = env.num_envs
     left = shared_out(games, count)
@@ -93,7 +93,7 @@ def play_games(
     stack.push(env.reset(seeds), np.ones(count, bool))
     digests = [hashlib.blake2b(digest_size=16) for _ in range(count)]
     idle = 0
-    while any(left) and idle < LONGEST and not give_up():
+    while any(left) and idle < MAX_IDLE_STEPS and not give_up():
         idle += 1
         actions = act(stack.observations)
         env.send(actions)
@@ -120,7 +120,9 @@ class Evaluator:
 
     def __init__(self, run: RunConfig, spec: EnvSpec, network: Network, device: torch.device):
         self._config, self._seed, self._spec, self._network = run.eval, run.seed, spec, network
-        self._run = with_starts(dataclasses.replace(run, num_envs=min(run.eval.episodes, AT_ONCE)), run.eval.noop_max)
+        self._run = with_starts(
+            dataclasses.replace(run, num_envs=min(run.eval.episodes, MAX_EVAL_ENVS)), run.eval.noop_max
+        )
         self._device = device
         self._env: VectorEnv | None = None
         self._single = list[gymnasium.Env]()  # where a table of actions plays
@@ -155,7 +157,7 @@ class Evaluator:
         if len(episodes) < self._config.episodes:
             log.warning(
                 "an evaluation was ended and does not count: no game ended within %s steps, after %d had.",
-                f"{LONGEST:,}", len(episodes),
+                f"{MAX_IDLE_STEPS:,}", len(episodes),
             )  # fmt: skip
             return []
         if (note := copies(episodes)) and not self._warned_of_copies:
@@ -197,7 +199,7 @@ class Evaluator:
         games = list[Game]()
         shares = shared_out(self._config.episodes, len(seeds))
         for i, (env, seed, share) in enumerate(zip(self._single, seeds, shares, strict=True)):
-            for actions, rewards in play_by_table(env, best, seed, share, LONGEST, give_up):
+            for actions, rewards in play_by_table(env, best, seed, share, MAX_IDLE_STEPS, give_up):
                 length = len(actions)
                 digest = hashlib.blake2b(struct.pack(f"<{length}q{length}d", *actions, *rewards), digest_size=16)
                 games.append(Game(i, sum(rewards), length, digest=digest.digest()))

@@ -40,6 +40,8 @@ def _lock(file: IO[bytes]) -> None:
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
+        if error.errno == errno.EACCES:  # as some file systems say it
+            raise BlockingIOError(*error.args) from error
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP):
             raise
         log.warning("%s: this file system locks no files; that no other run writes here is not checked.", file.name)
@@ -59,10 +61,8 @@ def is_locked(folder: Path) -> bool | None:
     try:
         fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
+    except OSError as error:
+        return True if error.errno in (errno.EAGAIN, errno.EACCES) else None
     finally:
         os.close(file)
 
@@ -87,7 +87,7 @@ def locked_folder(folder: Path, resumed: bool) -> Iterator[None]:
             _lock(lock)
         except BlockingIOError as error:
             if resumed:
-                raise ConfigError(f"resume={folder}: this run is still running.") from error
+                raise ConfigError(f"{folder}: another process still writes there. Wait for it, or end it.") from error
             raise ConfigError(f"{folder}: another run is being written there; name a new folder.") from error
         except OSError as error:
             raise ConfigError(f"{folder}: cannot be written ({error.strerror}).") from error

@@ -32,7 +32,7 @@ def train(request: RunRequest) -> dict[str, Any]:
         CaptureError: a CUDA graph that was asked for cannot be captured.
         CallbackError: a callback raised.
 
-    Unless ConfigError is raised, the summary is written before the exception propagates.
+    Once the :class:`Run` is made, the summary is written before an exception propagates.
     """
     config, folder = request.config, request.folder
     prepare_process(config)

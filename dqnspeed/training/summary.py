@@ -58,13 +58,13 @@ def summarize(run: Run, error: BaseException | None) -> dict[str, Any]:
 
     Speeds and the samples per step exclude the warm-up; of a resumed run only its last segment counts.
     """
-    config, progress = run.config, run.progress
+    config, progress, interrupted = run.config, run.progress, isinstance(error, KeyboardInterrupt)
     speed, mean, max_steps = progress.speed_while_learning(run.updates), progress.returns.mean, config.stop.max_steps
     return {
         **begun(config, run.label),
         "solved": progress.time_to_solve_s is not None,
-        "stopped_by": "error" if error is not None else run.stop.reason,
-        "error": None if error is None else f"{type(error).__name__}: {error}",
+        "stopped_by": "SIGINT" if interrupted else "error" if error is not None else run.stop.reason,
+        "error": None if error is None or interrupted else f"{type(error).__name__}: {error}",
         "time_to_solve_s": _rounded(progress.time_to_solve_s),
         "time_to_solve_avg_s": _rounded(progress.time_to_solve_avg_s),
         "execution": progress.execution,

@@ -9,7 +9,7 @@ from dqnspeed.algorithms import Learner
 from dqnspeed.algorithms.learner import GradientLearner
 from dqnspeed.buffers import Buffer
 from dqnspeed.config.schema import RunConfig
-from dqnspeed.execution.graph import Capture, CaptureError, Capturing, Launch, Pace, prepared, refusals_of
+from dqnspeed.execution.graph import Capture, CaptureError, Capturing, Launch, LaunchThrottle, prepared, refusals_of
 from dqnspeed.tracking.metrics import Timer
 
 PREPARED = 3  # eager updates before the first capture, which choose kernels and make the optimizer's state
@@ -62,7 +62,7 @@ class GraphUpdater:
         self._learner, self._buffer, self._batch_size, self._timer = learner, buffer, batch_size, timer
         self._capture = capture_graph or Capturing()
         self._graphs = dict[bool, Launch]()
-        self._prepared, self._pace, self._in_rounds = 0, Pace(learner.device), in_rounds
+        self._prepared, self._pace, self._in_rounds = 0, LaunchThrottle(learner.device), in_rounds
         self.how, self.samples = "graph" + ", compiled" * compiled, 0
 
     def run(self, count: int) -> None:

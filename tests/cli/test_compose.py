@@ -80,12 +80,14 @@ def test_an_environment_that_is_asked_for_is_that_of_any_experiment(experiment: 
         ("tracking.group=choice(007,.5)", "tracking.group=choice('007','.5')"),
         ("hydra.run.dir=2026_11_28", "hydra.run.dir='2026_11_28'"),
         ("num_envs=2E0,3", "num_envs=2,3"),
+        ("num_envs=choice(2E0, 3)", "num_envs=choice(2, 3)"),
         ("seed=range(0,1e2)", "seed=range(0,100)"),
         *(
             (same, same)
             for same in (
                 "tracking.group='1.10'", "tracking.group=null", "tracking.group=${seed}", "stop.max_steps=1.5",
                 "parallelism.samples_per_step=1e3", "env.kwargs={a: 1.10}", "algo=dqn", "-m", "resume=1.10",
+                "tracking.run_name=my run 3", "hydra.run.dir=my runs/try 2", "tracking.group=3 true runs",
             )
         ),
     ],

@@ -379,7 +379,8 @@ def test_ctrl_c_twice_leaves_at_once_without_harm(parallelism: str, tmp_path: Pa
             time.sleep(0.5)  # two that come together are one
             os.killpg(run.pid, signal.SIGINT)
         _, errors = run.communicate(timeout=60)
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["error"] == "KeyboardInterrupt: "
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["stopped_by"], summary["error"]) == ("SIGINT", None)
     assert run.returncode == 128 + signal.SIGINT and "Traceback" not in errors
     found = [*(tmp_path / "run").rglob("checkpoints/*")]
     assert found
@@ -497,7 +498,7 @@ def test_two_processes_never_go_on_with_the_same_run(cli: Cli, tmp_path: Path) -
         result = cli("resume=run")
         run.terminate()
         run.communicate(timeout=30)
-    assert result.returncode == 2 and "this run is still running" in result.stderr
+    assert result.returncode == 2 and "another process still writes there" in result.stderr
     check_files(tmp_path / "run", steps_per_episode=7)
 
 

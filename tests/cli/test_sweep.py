@@ -157,7 +157,10 @@ def test_a_job_of_another_process_is_left_alone(tmp_path: Path, capsys: pytest.C
     ended.set()
     other.join()
     assert launcher.numbers == [0, 2] and not (tmp_path / "4" / "summary.json").exists()
-    assert capsys.readouterr().err == f"dqnspeed: resume={tmp_path / '4'}: this run is still running.\n"
+    assert (
+        capsys.readouterr().err
+        == f"dqnspeed: {tmp_path / '4'}: another process still writes there. Wait for it, or end it.\n"
+    )
     sweeps.record_failure(tmp_path / "1", ConfigError("it is finished."))
     assert outcome(tmp_path / "1").state == "at its limit"
     sweeps.record_failure(tmp_path / "1", RunError("its last checkpoint could not be written."))

@@ -110,7 +110,6 @@ SHOWN = {
     "algo=ppo": "| `algo.clip_range` | clip range of the probability ratio | a number, more than 0 | 0.1 |",
     "BUFFER_SIZE": "| `replay.buffer_size` | transitions kept, ",
     "the mean is": "| `stop.window` | finished games over which the mean is taken ",
-    "algo=pp0": "| `ppo` | ",
 }
 
 
@@ -130,6 +129,7 @@ def test_an_experiment_is_shown_with_its_kind_and_overrides(run_here: Command) -
     ("words", "sentence"),
     [
         ("algo.clip_rage", "algo.clip_rage: no option has this name or description (nearest: algo.clip_range, "),
+        ("algo=pp0", "algo=pp0: there is no such option (nearest: ppo"),
         ("xyzzy", "xyzzy: no option has this name or description."),
         ("--algo", "--algo: is no option"),
     ],

@@ -131,7 +131,7 @@ def test_an_endless_evaluation_does_not_count(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its other games are the short ones: here of two steps, which return 1 where the mean is 0."""
-    monkeypatch.setattr("dqnspeed.training.evaluation.LONGEST", 20)
+    monkeypatch.setattr("dqnspeed.training.evaluation.MAX_IDLE_STEPS", 20)
     run = make_toy("env.id=toy_envs:Coin-v0", "eval.every_steps=1", "eval.episodes=8")
     with evaluating(run) as evaluator:
         assert evaluator.play(1, lambda: False) == [] and evaluator.mean is None and not evaluator.is_due(1)
@@ -158,7 +158,7 @@ def test_a_table_of_actions_plays_the_games_that_the_network_plays_step_by_step(
 
 @pytest.mark.parametrize(("longest", "played"), [(10, 6), (9, 0)])
 def test_a_table_leaves_a_game_that_does_not_end(longest: int, played: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dqnspeed.training.evaluation.LONGEST", longest)
+    monkeypatch.setattr("dqnspeed.training.evaluation.MAX_IDLE_STEPS", longest)
     numbered = "env.id=toy_envs:Anything-v0", "+env.kwargs.kind=shifted", "env.reward_bound=null"  # games of 10 steps
     run = make_run("experiment=q_learning", *numbered, "eval.episodes=6")
     with evaluating(run) as evaluator:

@@ -24,7 +24,7 @@ def test_another_thread_of_the_process_is_refused_until_the_run_has_ended(tmp_pa
         with locked_folder(tmp_path, resumed=False), locked_folder(tmp_path, resumed=False):
             with pytest.raises(ConfigError, match="another run is being written there; name a new folder"):
                 other.submit(lock, False).result()
-            with pytest.raises(ConfigError, match="this run is still running"):
+            with pytest.raises(ConfigError, match="another process still writes there"):
                 other.submit(lock, True).result()
         other.submit(lock, False).result()
 
