@@ -29,7 +29,7 @@ from library_trainings import (
 from dqnspeed import compose
 from dqnspeed.bench import workloads
 from dqnspeed.bench.counting import STEPS, Counter
-from dqnspeed.bench.measured_process import Program, running
+from dqnspeed.bench.measured_process import ProcessError, Program, running
 from dqnspeed.bench.pairs import SamplingPlan, check_statistics, interval, take_turns
 from dqnspeed.bench.plan import ENDLESS, START
 from dqnspeed.bench.workloads import Workload
@@ -121,8 +121,12 @@ def main() -> None:
             print(f"{library}: {module} is not installed")
             continue
         theirs = Program([sys.executable, __file__, "measured"], pickle.dumps(replace(workload, function=train)))
-        with running([theirs]) as other, running([ours]) as own:
-            pairs = take_turns(other, own, SAMPLING)
+        try:
+            with running([theirs]) as other, running([ours]) as own:
+                pairs = take_turns(other, own, SAMPLING)
+        except ProcessError as error:
+            print(f"{library}: not measured, a process {error}.")
+            continue
         found = interval([mine[STEPS] / other[STEPS] for other, mine in pairs])
         assert found is not None
         theirs_speed, own_speed = (statistics.median(pair[side][STEPS] for pair in pairs) for side in (0, 1))

@@ -10,9 +10,9 @@ on another machine.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -20,6 +20,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from dqnspeed.cli.app import run_app
+from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.key_value import CommandLine
 from dqnspeed.config.options import option
 
@@ -54,7 +56,12 @@ def main() -> None:
 
 
 def speed(options: CostConfig, overrides: list[str], seed: int, live: bool) -> float:
-    """Steps per second of a run."""
+    """Steps per second of a run.
+
+    Raises:
+        RunError: the run failed, or nothing came from its page.
+    """
+    messages = 0
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
         words = [f"hydra.run.dir={run}", f"seed={seed}", f"stop.max_minutes={options.seconds / 60}"]
@@ -65,21 +72,25 @@ def speed(options: CostConfig, overrides: list[str], seed: int, live: bool) -> f
             for line in process.stdout:
                 found = re.search(r"live page: (\S+)", line)
                 if found and options.page:
-                    asyncio.run(look(found[1], options.saliency))
+                    messages = asyncio.run(look(found[1], options.saliency))
+        if process.returncode:
+            raise RunError(f"the run failed: {shlex.join(command)}")
+        if live and options.page and not messages:
+            raise RunError(f"no page was shown by {shlex.join(command)}")
         return float(json.loads((run / "summary.json").read_text())["steps_per_second"])
 
 
-async def look(url: str, saliency: bool) -> None:
-    """Read the page until the run has ended, as a browser does."""
+async def look(url: str, saliency: bool) -> int:
+    """Read the page until the run has ended, as a browser does; returns the number of messages."""
     import aiohttp
 
-    address = url.replace("/?", "/socket?")
-    with contextlib.suppress(aiohttp.ClientError):
-        async with aiohttp.ClientSession() as session, session.ws_connect(address) as socket:
-            await socket.send_str(json.dumps({"saliency": saliency}))
-            async for _ in socket:
-                pass
+    address, messages = url.replace("/?", "/socket?"), 0
+    async with aiohttp.ClientSession() as session, session.ws_connect(address) as socket:
+        await socket.send_str(json.dumps({"saliency": saliency}))
+        async for _ in socket:
+            messages += 1
+    return messages
 
 
 if __name__ == "__main__":
-    main()
+    run_app(main)

@@ -5,13 +5,13 @@ python tools/pictures.py
 
 from __future__ import annotations
 
-import csv
 import html
 import re
 import statistics
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from dqnspeed.report.runs import read_csv
 from dqnspeed.system import atomic
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,12 +37,12 @@ def ladder() -> str:
     """Speeds of the book's rungs against the baseline, in the book and here."""
     book = {
         label: float(row["steps_per_second"])
-        for row in rows("dqnspeed/report/book_ladder.csv")
+        for row in read_csv(ROOT / "dqnspeed" / "report" / "book_ladder.csv")
         for label in row["labels"].split(";")
     }
     here = {
         row["command"].rpartition("experiment=")[2]: float(row["notes"].partition(" steps/s")[0].replace(",", ""))
-        for row in rows("records/runs.csv")
+        for row in read_csv(ROOT / "records" / "runs.csv")
         if row["table"] == "ladder" and "make ladder" in row["notes"]
     }
     most, parts = 2.8, list[str]()
@@ -62,7 +62,8 @@ def ladder() -> str:
 
 def emulator_speed() -> str:
     """Speed of the emulator in each game, against the faster of ALE's vector environment and EnvPool."""
-    ratios = sorted((float(row["ratio_to_the_faster"]) for row in rows("records/emulator_speed.csv")), reverse=True)
+    rows = read_csv(ROOT / "records" / "emulator_speed.csv")
+    ratios = sorted((float(row["ratio_to_the_faster"]) for row in rows), reverse=True)
     median, high, parts = statistics.median(ratios), 220, list[str]()
     for ratio in (4.0, 8.0, 12.0):
         y = 250 - high * ratio / 13
@@ -81,12 +82,6 @@ def emulator_speed() -> str:
     parts.append(f'<text class="end" x="486" y="28">median {median:.1f}×</text>')
     about = f"{ratios[-1]:.1f} to {ratios[0]:.1f} times as fast, median {median:.1f}"
     return svg(500, 280, "Speed of the emulator against the faster of AtariVectorEnv and EnvPool", about, parts)
-
-
-def rows(path: str) -> Iterator[dict[str, str]]:
-    """The rows of a table below the repository, without comments."""
-    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
-    yield from csv.DictReader(line for line in lines if not line.startswith("#"))
 
 
 def legend(x: int, y: int, entries: Iterable[tuple[str, str]]) -> Iterator[str]:

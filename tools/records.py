@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from dqnspeed.cli.app import run_app
+from dqnspeed.config.options import ConfigError
 from dqnspeed.envs.games import rom_of
-from dqnspeed.report.human_normalized import reference_scores
-from dqnspeed.report.runs import Run, read_run, runs_below
+from dqnspeed.report.human_normalized import normalized, reference_scores
+from dqnspeed.report.runs import Run, read_csv, read_run, runs_below
 from dqnspeed.system import atomic
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,12 +32,6 @@ WITHOUT_TABLE = "tuning", "tried", "ladder", "one_core", "other"
 THAT_DATE = "the experiment of that date"  # in notes: the command makes another recipe today
 NEWEST = "Zen 5", "Zen 4", "Zen 3"  # processors
 MAX_WORDS = 3  # of a command that is shown whole in the table of retired recipes
-# Names of tricks in rows, and the names of today.
-NAMES = {
-    "a steered learning rate": "an adaptive learning rate",
-    "steered learning rate": "adaptive learning rate",
-    "entropy floor": "minimum entropy",
-}
 # Columns of the table of other games, by a word of the command.
 RECIPES = {
     "experiment=speedrun": "speedrun",
@@ -51,29 +47,49 @@ def main(arguments: Sequence[str]) -> None:
     given = dict(argument.split("=", 1) for argument in arguments if argument.startswith(("processor=", "notes=")))
     words = [argument for argument in arguments if argument.partition("=")[0] not in given]
     if words == ["tables"]:
-        atomic.write_text(PAGE, with_tables(PAGE.read_text(encoding="utf-8"), rows()))
+        atomic.write_text(PAGE, with_tables(PAGE.read_text(encoding="utf-8"), read_csv(RUNS)))
     elif len(words) > 2 and words[0] == "add" and words[1] in {*TABLES, *WITHOUT_TABLE}:
+        added = new_rows([read_run(folder) for folder in runs_below(map(Path, words[2:]))], words[1], given)
         with RUNS.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            for folder in runs_below(map(Path, words[2:])):
-                writer.writerow(row_of(read_run(folder), words[1], given))
+            csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(added)
     else:
         sys.exit(__doc__)
 
 
-def rows(table: str | None = None) -> list[Row]:
-    """Rows of ``runs.csv``, of one table or of all."""
-    with RUNS.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if table in (None, row["table"])]
+def new_rows(runs: Sequence[Run], table: str, given: Row) -> list[Row]:
+    """The rows of ``runs`` for ``table``.
+
+    Raises:
+        ConfigError: there is no run, a run has not ended, or its row is in the file.
+    """
+    if not runs:
+        raise ConfigError("add: the folders hold no run. Name folders of runs.")
+    known = {row_key(row) for row in read_csv(RUNS)}
+    found = list[Row]()
+    for run in runs:
+        row = row_of(run, table, given)
+        if run.is_unfinished:
+            raise ConfigError(f"{run.folder}: has not ended. Add it later.")
+        if row_key(row) in known:
+            raise ConfigError(f"{run.folder}: is in {RUNS.name} already. Leave it out.")
+        found.append(row)
+    return found
+
+
+def row_key(row: Row) -> tuple[str, ...]:
+    """Cells that tell runs apart."""
+    return tuple(row[column] for column in ("table", "date", "commit", "command", "seed", "seconds", "steps"))
 
 
 def row_of(run: Run, table: str, given: Row) -> Row:
-    """The row of a run: its mean return of the last 100 training games, its seconds and agent steps.
+    """The row of a run: its mean return of the last games that count, its seconds and agent steps.
 
     ``given`` may name the processor, and notes.
     """
     summary, machine = run.summary, run.summary.get("machine") or {}
-    words = ["solved" if run.solved else "", "" if summary.get("busy") is None else "busy machine", given.get("notes")]
+    few = "" if run.num_games is None else f"mean of {run.num_games} games"
+    words = ["solved" if run.solved else "", "" if summary.get("busy") is None else "busy machine", few]
+    words += [remark for remark in run.remarks if remark != "shared machine"] + [given.get("notes", "")]
     return {
         "table": table,
         "date": datetime.fromtimestamp(run.span[0], timezone.utc).strftime("%Y-%m-%d"),
@@ -100,10 +116,9 @@ def with_tables(page: str, found: Sequence[Row]) -> str:
     return page
 
 
-def normalized(row: Row) -> float:
+def score_of(row: Row) -> float:
     """Human-normalised score of a row."""
-    random, human = reference_scores()[row["game"]]
-    return (float(row["result"]) - random) / (human - random)
+    return normalized(row["game"], float(row["result"]))
 
 
 def grouped(found: Sequence[Row], key: Callable[[Row], tuple[str, ...]]) -> dict[tuple[str, ...], list[Row]]:
@@ -137,8 +152,6 @@ def processor_of(row: Row) -> str:
 def name_of(row: Row) -> str:
     """Name of the recipe of a row, which its notes end with."""
     name = row["notes"].rpartition("; ")[2]
-    for before, today in NAMES.items():
-        name = name.replace(before, today)
     return f"{name} (recipe of that date)" if THAT_DATE in row["notes"] else name
 
 
@@ -195,13 +208,14 @@ def age_of_processor(row: Row) -> int:
 
 
 def games(found: Sequence[Row]) -> Iterable[str]:
-    """Mean returns of each recipe in each game, by seed, with random and human scores."""
+    """Mean returns of each recipe in each game, by seed, with random and human scores; * marks fewer than 100 games."""
     yield f"| game | {' | '.join(RECIPES.values())} | random | human |"
     yield f"|---|{'---:|' * (len(RECIPES) + 2)}"
     for (game,), group in grouped(found, lambda row: (row["game"],)).items():
+        shown_of = {word: [row for row in group if word in row["command"].split()] for word in RECIPES}
         returns = [
-            "; ".join(f"{float(row['result']):,.1f}" for row in group if word in row["command"].split())
-            for word in RECIPES
+            "; ".join(f"{float(row['result']):,.1f}{'*' * ('mean of ' in row['notes'])}" for row in of_recipe)
+            for of_recipe in shown_of.values()
         ]
         random, human = reference_scores()[game]
         yield f"| {game} | {' | '.join(returns)} | {random:,.1f} | {human:,.1f} |"
@@ -211,20 +225,19 @@ def atari5(found: Sequence[Row]) -> Iterable[str]:
     """Mean returns, and the returns of CleanRL's PPO; nothing before the first game."""
     if not found:
         return
-    lines = [line for line in PEERS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    peers = {row["game"]: float(row["return"]) for row in csv.DictReader(lines)}
+    peers = {row["game"]: float(row["return"]) for row in read_csv(PEERS)}
     yield "| game | mean return | CleanRL's PPO, 10 M steps | human-normalised | steps | processor |"
     yield "|---|---:|---:|---:|---:|---|"
     for row in found:
         yield (
-            f"| {row['game']} | {float(row['result']):,.1f} | {peers[row['game']]:,.1f} | {normalized(row):.2f} | "
+            f"| {row['game']} | {float(row['result']):,.1f} | {peers[row['game']]:,.1f} | {score_of(row):.2f} | "
             f"{int(row['steps']):,} | {row['processor']} |"
         )
 
 
 def atari26(found: Sequence[Row]) -> Iterable[str]:
     """Mean returns and human-normalised scores, highest first, with their median."""
-    scored = [(normalized(row), row) for row in found]
+    scored = [(score_of(row), row) for row in found]
     yield "| game | mean return | human-normalised | steps | remark |"
     yield "|---|---:|---:|---:|---|"
     for score, row in sorted(scored, key=lambda pair: -pair[0]):
@@ -253,4 +266,4 @@ TABLES: dict[str, Callable[[Sequence[Row]], Iterable[str]]] = {
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_app(lambda: main(sys.argv[1:]))

@@ -136,7 +136,14 @@ def read_report(options: ReportConfig, folders: Sequence[Path], problems: Sequen
             raise
         found.append(str(error))  # while runs are being watched, the baseline may be to come
     search = search_figures(runs, found)
-    scores = scores_of(rungs) if options.metric == "hns" else None
+    scores = None
+    if options.metric == "hns":
+        try:
+            scores = scores_of(rungs)
+        except ConfigError as error:
+            if not options.watch:
+                raise
+            found.append(str(error))  # and so may runs of Atari games
     return Report(rungs, baseline, options.title, progress, found, search, scores)
 
 
@@ -146,9 +153,12 @@ def _show_progress(report: Report, out: Path, server: PageServer | None) -> None
     if report.rungs:
         _make_folder(out)
         page, text = out / PAGE, render_page(report, out, REFRESH_S)
-        atomic.write_text(page, text)
         if server is not None:
             server.set_page(text)
+        try:
+            atomic.write_text(page, text)
+        except OSError as error:  # the next time there may be room
+            print(f"dqnspeed: {page}: cannot be written ({error.strerror}).", file=sys.stderr)
         also = "" if server is None else f"{server.url} and "
         sentence += f" {also}{page.absolute().as_uri()} show{'s' if server is None else ''} the page. Ctrl-C ends it."
     print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)

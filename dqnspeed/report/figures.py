@@ -92,6 +92,10 @@ class Figure:
         """Whether a legend names the series; the page names rungs beside its checkboxes."""
         return (self.is_stacked or self.own_legend) and len({series.name for series in self.series}) > 1
 
+    def is_named(self, series: Series) -> bool:
+        """Whether this series is an entry of ``own_legend``, where each name stands once."""
+        return self.own_legend and series is [one for one in self.series if one.name == series.name][-1]
+
     @property
     def bound_text(self) -> str:
         """The bound in words; empty without one."""

@@ -6,7 +6,7 @@ Statistics over games follow Agarwal et al., "Deep Reinforcement Learning at the
 
 from __future__ import annotations
 
-import csv
+import re
 import statistics as plain_statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from dqnspeed.envs.games import rom_of
 from dqnspeed.report import statistics
 from dqnspeed.report.figures import Figure, Kind, Series, rounded, run_text
 from dqnspeed.report.rungs import Rung, game_name
-from dqnspeed.report.runs import Run
+from dqnspeed.report.runs import Run, read_csv
 from dqnspeed.report.statistics import Estimate, Statistic, estimate
 from dqnspeed.report.tables import (
     EMPTY,
@@ -39,6 +39,7 @@ SCORES_CSV = Path(__file__).with_name("atari_scores.csv")
 SCORE = "human-normalised score"
 MAX_SCORE_DRAWN = 4.0  # one game of a hundred times the human score would press all others flat
 PROFILE_POINTS = 101
+PLACE_OF_CROP = re.compile(r"(wrappers\.crop=)\[[^]]*\]")  # with wrappers.crop=[] each game has its own
 # Statistics over games by the columns of their table.
 OVER_GAMES: dict[str, Statistic] = {
     "median": statistics.median_over_games,
@@ -59,8 +60,13 @@ NOTE = (
 @cache
 def reference_scores() -> dict[str, tuple[float, float]]:
     """Returns of random play and of a human player, by the ROM of the game."""
-    lines = [line for line in SCORES_CSV.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    return {row["game"]: (float(row["random"]), float(row["human"])) for row in csv.DictReader(lines)}
+    return {row["game"]: (float(row["random"]), float(row["human"])) for row in read_csv(SCORES_CSV)}
+
+
+def normalized(game: str, mean_return: float) -> float:
+    """(return - random) / (human - random) of a game with known scores."""
+    random, human = reference_scores()[game]
+    return (mean_return - random) / (human - random)
 
 
 def game_of(run: Run) -> str:
@@ -69,15 +75,9 @@ def game_of(run: Run) -> str:
 
 
 def human_normalized_score(run: Run) -> float | None:
-    """(return - random) / (human - random); ``None`` without a return, or for a game without random and human scores.
-
-    The return is :attr:`Run.mean_return`.
-    """
-    found = reference_scores().get(game_of(run))
-    if run.mean_return is None or found is None:
-        return None
-    random, human = found
-    return (run.mean_return - random) / (human - random)
+    """The score of :attr:`Run.mean_return`; ``None`` without a return, or for a game without known scores."""
+    game = game_of(run)
+    return None if run.mean_return is None or game not in reference_scores() else normalized(game, run.mean_return)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class RecipeScores:
 
     Attributes:
         number: position in the report, which decides the colour.
-        name: of the recipe, with its protocol if another protocol of the recipe is in the report.
+        name: of the recipe, with its protocol and its goal if the report has others of the recipe.
     """
 
     number: int
@@ -126,7 +126,7 @@ class HumanNormalizedScores:
     """The human-normalised scores of a report.
 
     Attributes:
-        left_out: sentences on runs without a score.
+        left_out: sentences on runs without a score, and on games with more runs than others.
         note: how the scores were computed.
     """
 
@@ -204,21 +204,25 @@ class HumanNormalizedScores:
 def scores_of(rungs: Sequence[Rung]) -> HumanNormalizedScores:
     """The human-normalised scores of all runs of ``rungs``, by recipe and protocol, then by game.
 
+    Runs with a goal and runs without are apart: a run that ends at its goal has about the goal as its return.
+
     Raises:
         ConfigError: no run is of a game that has random and human scores.
     """
-    found = dict[tuple[str, str], dict[str, list[Run]]]()
-    unknown, num_waiting = Counter[str](), 0
+    found = dict[tuple[str, str, str], dict[str, list[Run]]]()
+    unknown, num_waiting, num_failed = Counter[str](), 0, 0
     for rung in rungs:
-        protocol = rung.protocol or "unknown"
+        protocol = PLACE_OF_CROP.sub(r"\1…", rung.protocol or "unknown")
+        goal = "no goal" if rung.bound is None else "with a goal"
         for run in rung.runs:
             if run.env and game_of(run) not in reference_scores():
                 unknown[game_of(run)] += 1
             elif human_normalized_score(run) is None:
-                num_waiting += 1
+                num_failed += not run.env
+                num_waiting += bool(run.env)
             else:
-                found.setdefault((rung.recipe, protocol), {}).setdefault(game_of(run), []).append(run)
-    if not found and not num_waiting:
+                found.setdefault((rung.recipe, protocol, goal), {}).setdefault(game_of(run), []).append(run)
+    if not found and not num_waiting and not num_failed:
         raise ConfigError(
             f"metric=hns: no run is of a game with random and human scores ({', '.join(unknown)}). "
             f"Leave metric=hns out."
@@ -227,18 +231,19 @@ def scores_of(rungs: Sequence[Rung]) -> HumanNormalizedScores:
     if unknown:
         games = ", ".join(f"{game} ({n} run{'s' if n > 1 else ''})" for game, n in unknown.items())
         left_out.append(f"No random and human scores are known of {games}, left out of {SCORE}s.")
-    if num_waiting:
-        left_out.append(f"No mean return yet: {num_waiting} run{'s' if num_waiting > 1 else ''}, left out of {SCORE}s.")
-    num_protocols = Counter(recipe for recipe, _ in found)
-    recipes = [
-        RecipeScores(
-            number,
-            recipe if num_protocols[recipe] == 1 else f"{recipe}, protocol={protocol}",
-            protocol,
-            [GameScores(game, runs) for game, runs in sorted(games.items())],
-        )
-        for number, ((recipe, protocol), games) in enumerate(found.items())
-    ]
+    for sentence, number in (("No mean return yet", num_waiting), ("Failed before it trained", num_failed)):
+        if number:
+            left_out.append(f"{sentence}: {number} run{'s' if number > 1 else ''}, left out of {SCORE}s.")
+    recipes = list[RecipeScores]()
+    for number, ((recipe, protocol, goal), runs_of) in enumerate(found.items()):
+        others = [key for key in found if key[0] == recipe]
+        name = recipe
+        name += f", protocol={protocol}" if len({other[1] for other in others}) > 1 else ""
+        name += f", {goal}" if len({other[2] for other in others}) > 1 else ""
+        scores = [GameScores(game, runs) for game, runs in sorted(runs_of.items())]
+        recipes.append(RecipeScores(number, name, protocol, scores))
+        if len({len(game.runs) for game in scores}) > 1:
+            left_out.append(f"The games of {name} have different numbers of seeds, and the IQM weighs runs.")
     return HumanNormalizedScores(recipes, left_out)
 
 

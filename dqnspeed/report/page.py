@@ -98,7 +98,7 @@ def _traces(figure: Figure, series: Series, number: int, sideways: bool) -> Iter
     colour, dash = series.look(number)
     rung = None if figure.own_legend else series.rung
     trace: dict[str, Any] = {"type": "scatter", "name": _escaped(series.name), "meta": rung}
-    trace |= {"legendgroup": trace["name"], "showlegend": series.kind != "censored"} if figure.own_legend else {}
+    trace |= {"legendgroup": trace["name"], "showlegend": figure.is_named(series)} if figure.own_legend else {}
     if series.low:
         outline = {"x": [*series.x, *reversed(series.x)], "y": [*series.high, *reversed(series.low)]}
         look = {"mode": "none", "fill": "toself", "fillcolor": f"{colour}26", "hoverinfo": "skip", "showlegend": False}

@@ -26,7 +26,7 @@ def write_png(figure: Figure, path: Path) -> None:
     canvas = Canvas(figsize=(8, 4.5), layout="constrained")
     axes, bar_ends = canvas.subplots(), dict.fromkeys(map(_wrapped, figure.categories), 0.0)
     for number, series in enumerate(figure.series):
-        _draw(axes, series, number, bar_ends, figure.own_legend)
+        _draw(axes, series, number, bar_ends, figure.is_named(series))
     if figure.categories:
         canvas.set_figheight(max(3, 1.2 + 0.4 * len(figure.categories)))
         axes.set(xlabel=figure.y, ylabel=figure.x)
@@ -48,12 +48,12 @@ def write_png(figure: Figure, path: Path) -> None:
         canvas.savefig(partial, dpi=120, format="png")
 
 
-def _draw(axes: Any, series: Series, number: int, bar_ends: dict[str, float], has_legend: bool) -> None:
+def _draw(axes: Any, series: Series, number: int, bar_ends: dict[str, float], is_named: bool) -> None:
     """Draw a series.
 
     Args:
         bar_ends: end of the last stacked bar of each category; empty if the figure has no categories.
-        has_legend: dots are named in a legend; curves and stacked bars always are.
+        is_named: dots are named in a legend; curves and stacked bars always are.
     """
     colour, dash = series.look(number)
     label = textwrap.fill(series.name.replace("$", r"\$"), LEGEND_WIDTH)
@@ -62,7 +62,6 @@ def _draw(axes: Any, series: Series, number: int, bar_ends: dict[str, float], ha
     if bar_ends:
         x, y = series.y, [*map(_wrapped, series.x)]
     if series.kind in MARKERS:
-        is_named = has_legend and series.kind == "points"
         axes.scatter(x, y, s=24, color=colour, marker=MARKERS[series.kind], zorder=3, label=label if is_named else None)
     elif series.kind == "games":
         axes.scatter(x, y, s=4, alpha=0.35, color=colour, linewidths=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -17,7 +16,7 @@ import numpy as np
 from dqnspeed.config.options import ConfigError, nearest
 from dqnspeed.config.schema import KINDS
 from dqnspeed.report import statistics
-from dqnspeed.report.runs import Run
+from dqnspeed.report.runs import Run, read_csv
 from dqnspeed.report.statistics import Estimate, estimate
 from dqnspeed.tracking.run_folder import flat
 from dqnspeed.tracking.trackers import hyperparameters
@@ -52,7 +51,9 @@ def _change(value: float | None, other: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class Rung:
-    """Runs of one task and protocol that differ only in their seeds, or that share a value of ``group_by``.
+    """Runs of one task and protocol that share a label, or a value of ``group_by``.
+
+    Runs of one label differ only in seeds, limits, evaluations and records.
 
     Attributes:
         number: position in the report, which decides the colour.
@@ -164,8 +165,12 @@ class Rung:
         return self.performance.change(baseline.performance)
 
     def improvement(self, baseline: Rung | None) -> Estimate | None:
-        """Probability that a run of this rung has a higher score than a run of a comparable ``baseline``."""
-        others = baseline.scores if baseline and self.is_comparable(baseline) else []
+        """Probability that a run of this rung has a higher score than a run of a comparable ``baseline``.
+
+        Scores of different protocols are not compared.
+        """
+        comparable = baseline and self.is_comparable(baseline) and baseline.protocol == self.protocol
+        others = baseline.scores if baseline and comparable else []
         return estimate(statistics.probability_of_improvement, self.scores, others)
 
     @property
@@ -280,9 +285,8 @@ def common_seconds(runs: Iterable[Run]) -> float | None:
 @cache
 def book_performance() -> dict[str, Performance]:
     """The book's figures by labels of runs; figures of its printed table come first."""
-    lines = [line for line in BOOK_CSV.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     found = dict[str, Performance]()
-    for row in csv.DictReader(lines):
+    for row in read_csv(BOOK_CSV):
         minutes = float(row["table_minutes"] or row["minutes"]) if row["solved"] == "yes" else math.inf
         speed = float(row["table_fps"] or row["steps_per_second"])
         found |= {label: Performance(speed, 60 * minutes) for label in row["labels"].split(";")}

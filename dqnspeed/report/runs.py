@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import math
 import shlex
 from collections.abc import Iterable
@@ -288,3 +289,9 @@ def _read_summary(folder: Path, reports: list[Row]) -> Row:
         if key not in summary or not isinstance(summary[key], kind):
             raise DamagedError(f"{folder / name}: is damaged ({key} is {summary.get(key, 'missing')}).")
     return summary
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file without its comments, which are lines that begin with #."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))

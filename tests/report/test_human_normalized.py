@@ -46,6 +46,7 @@ def run_report(run_here: Command) -> Command:
 
 def write_run(
     folder: Path, env: str, mean: float | None, seed: int = 0, protocol: str | None = "standard", label: str = "lean",
+    bound: float | None = None,
 ) -> Path:  # fmt: skip
     """A run of 1,000 steps in a minute, whose mean return is ``mean`` from its middle on."""
     folder.mkdir(parents=True)
@@ -58,7 +59,7 @@ def write_run(
     reports = [line if mean is None else {**line, "episode/return_mean_100": mean} for line in lines]
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in reports))
     (folder / "episodes.csv").write_text("episode,begun,return,length,env,agent_step,time,video\n")
-    summary = {"label": label, "kind": [], "seed": seed, "env": env, "protocol": protocol, "reward_bound": None,
+    summary = {"label": label, "kind": [], "seed": seed, "env": env, "protocol": protocol, "reward_bound": bound,
                "solved": False, "stopped_by": "max_minutes", "steps_per_second": 16.0, "updates_per_second": 1.0,
                "samples_per_step": 1.0, "return_mean_100": mean, "time_to_solve_s": None, "wall_time_s": 60.0,
                "agent_steps": 1000, "frames": 4000}  # fmt: skip
@@ -203,6 +204,31 @@ def test_runs_of_other_protocols_are_never_averaged(tmp_path: Path, run_report: 
     assert [row["runs"] for row in rows(shown, 1)] == ["2", "1", "1", "1"]
     _, shown, _ = run_report(tmp_path, "group_by=algo")
     assert [row["rung"] for row in rows(shown, 0)] == [name.replace("lean", "algo=ppo") for name in found]
+
+
+def test_runs_with_a_goal_are_not_averaged_with_longer_ones(tmp_path: Path) -> None:
+    for number, (mean, bound) in enumerate(((17.0, 17.0), (17.1, 17.0), (20.0, None))):
+        write_run(tmp_path / str(number), PONG, mean, number, bound=bound)
+    scores = read(tmp_path, metric="hns").scores
+    assert scores is not None
+    assert [recipe.name for recipe in scores.recipes] == ["lean, with a goal", "lean, no goal"]
+
+
+def test_games_with_crops_of_their_own_are_of_one_recipe(tmp_path: Path) -> None:
+    for env, crop in ((PONG, "[34, 194, 0, 160]"), (BREAKOUT, "[32, 210, 8, 152]")):
+        protocol = f"custom (wrappers.frame_skip=8, wrappers.crop={crop})"
+        write_run(tmp_path / env, env, 1.0, protocol=protocol, label=f"lean env={env}")
+    scores = read(tmp_path, metric="hns").scores
+    assert scores is not None and [len(recipe.games) for recipe in scores.recipes] == [2]
+    assert scores.recipes[0].protocol == "custom (wrappers.frame_skip=8, wrappers.crop=…)"
+
+
+def test_different_numbers_of_seeds_are_said(tmp_path: Path) -> None:
+    for number, env in enumerate((PONG, PONG, BREAKOUT)):
+        write_run(tmp_path / str(number), env, 1.0, number, label=f"lean env={env}")
+    scores = read(tmp_path, metric="hns").scores
+    assert scores is not None
+    assert scores.left_out == ["The games of lean have different numbers of seeds, and the IQM weighs runs."]
 
 
 def test_one_protocol_is_told_once_and_splits_nothing(tmp_path: Path) -> None:

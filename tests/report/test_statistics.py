@@ -10,8 +10,12 @@ import pytest
 
 from dqnspeed.report.statistics import (
     Estimate,
+    Statistic,
     estimate,
     interquartile_mean,
+    interquartile_mean_over_games,
+    mean_over_games,
+    median_over_games,
     median_time,
     probability_of_improvement,
 )
@@ -66,3 +70,9 @@ def test_an_interval_is_the_same_at_every_call_and_needs_five_runs_of_each_strat
     assert estimate(probability_of_improvement, values, [0.0] * 4) == Estimate(1.0)
     assert estimate(probability_of_improvement, values, [0.0] * 5) == Estimate(1.0, 1.0, 1.0)
     assert estimate(probability_of_improvement, values, []) is None
+
+
+@pytest.mark.parametrize("statistic", [mean_over_games, interquartile_mean_over_games, median_over_games])
+def test_the_runs_of_each_game_are_drawn_apart(statistic: Statistic) -> None:
+    """Runs that differ only between games leave no doubt."""
+    assert estimate(statistic, [0.0] * 5, [1.0] * 5) == Estimate(0.5, 0.5, 0.5)
