@@ -26,6 +26,7 @@ from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
 from dqnspeed.envs.backends.gymnasium import Gymnasium
+from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.precision import check_execution, precision, set_precision
 from dqnspeed.networks.base import Network, as_tensors
 from dqnspeed.system import machine
@@ -188,6 +189,18 @@ class Agent:
             raise ValueError(f"render_mode={render_mode!r}: takes 'rgb_array' or None.")
         return AgentEnv(self.config, self.spec, render_mode)
 
+    def render_problem(self) -> ConfigError | None:
+        """The reason why the environment draws no pictures; ``None`` if it draws them."""
+        if atari_game(self.config.env) is not None:
+            return None
+        try:
+            with contextlib.closing(self.make_env(render_mode="rgb_array")) as env:
+                env.reset(seed=0)
+                env.render()
+        except ConfigError as error:
+            return error
+        return None
+
     def watch(self, seed: int = 0, saliency: bool = False) -> GameFilm:
         """Play a game and film it, for the output of a notebook's cell.
 
@@ -288,7 +301,8 @@ def folder_of(run: str) -> Path:
     if not _is_checkpoint(run):
         return folder_at(run)
     parent = Path(run).absolute().parent
-    return parent.parent if parent.name == CHECKPOINTS and (parent.parent / CONFIG).exists() else parent
+    is_of_run = parent.name == CHECKPOINTS and (parent.parent / CONFIG).exists()
+    return folder_at(str(parent.parent if is_of_run else parent))
 
 
 def load_checkpoint(run: str, name: str, folder: Path) -> tuple[Path, state_file.State, DictConfig]:

@@ -74,7 +74,7 @@ def tinted(image: np.ndarray, salient: np.ndarray) -> np.ndarray:
 def _masks(height: int, width: int) -> tuple[np.ndarray, tuple[int, int]]:
     """Gaussian masks ``(K, H, W) float32`` around a grid of places, and the shape of the grid."""
     distance = max(1.0, max(height, width) / CELLS)
-    places = [(np.arange(round(side / distance)) + 0.5) * distance for side in (height, width)]
+    places = [(np.arange(max(1, round(side / distance))) + 0.5) * distance for side in (height, width)]
     along = [
         np.exp(-np.square(np.arange(side)[None] + 0.5 - centres[:, None]) / (2 * (MASK_SIZE * distance) ** 2))
         for side, centres in zip((height, width), places, strict=True)

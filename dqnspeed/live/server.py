@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hmac
 import json
 import math
@@ -155,12 +156,15 @@ class PageServer:
             return "The address needs the token that the command has printed."
         return None
 
-    async def _get_page(self, _: web.Request) -> web.StreamResponse:
+    async def _get_page(self, request: web.Request) -> web.StreamResponse:
         from aiohttp import web
 
+        page = web.Response(text=self._page, content_type="text/html", headers=HEADERS)
+        await page.prepare(request)
+        await page.write_eof()
         self._visited_at = time.monotonic()
         self._visited.set()
-        return web.Response(text=self._page, content_type="text/html", headers=HEADERS)
+        return page
 
     async def _get_socket(self, request: web.Request) -> web.StreamResponse:
         from aiohttp import WSMsgType, web
@@ -240,7 +244,10 @@ async def _listen(runner: web.AppRunner) -> int:
     from aiohttp import web
 
     for port in range(PORT, PORT + PORTS):
-        with contextlib.suppress(OSError):
+        try:
             await web.TCPSite(runner, HOST, port).start()
             return port
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise ConfigError(f"port {port}: cannot be opened ({error.strerror}).") from error
     raise ConfigError(f"ports {PORT} to {PORT + PORTS - 1}: are in use. Close an older page.")

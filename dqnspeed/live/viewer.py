@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import struct
 import threading
@@ -17,7 +16,6 @@ import torch
 from dqnspeed.agents.agent import Agent
 from dqnspeed.agents.choice import ActionChoice
 from dqnspeed.agents.saliency import saliency, tinted
-from dqnspeed.config.options import ConfigError
 from dqnspeed.live.server import PageServer
 from dqnspeed.tracking.video import enlarge, frame_rate, picture
 
@@ -60,7 +58,8 @@ class Viewer:
         self._next_game, self._wants_saliency = threading.Event(), False
         self._salient: np.ndarray | None = None
         self._salient_at = 0.0
-        self._env = _make_env(agent)
+        self._problem = agent.render_problem()
+        self._env = agent.make_env(render_mode=None if self._problem else "rgb_array")
         self._game = 0
 
     @property
@@ -72,6 +71,7 @@ class Viewer:
             "sees_images": self._sees_images,
             "saliency": self._wants_saliency,
             "sees": f"{self._agent.observation_space.shape} {self._agent.spec.frame_dtype}",
+            "problem": f"The game is not drawn: {self._problem}" if self._problem else "",
         }
 
     def on_message(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -162,20 +162,6 @@ def show_games(
             pass
         if is_over():
             return
-
-
-def _make_env(agent: Agent) -> Any:
-    """An environment with pictures, or without them if it draws none."""
-    with contextlib.suppress(ConfigError):
-        env = agent.make_env(render_mode="rgb_array")
-        try:
-            env.reset(seed=0)
-            env.render()
-        except BaseException:
-            env.close()
-            raise
-        return env
-    return agent.make_env()
 
 
 def _png(image: np.ndarray) -> bytes:

@@ -27,6 +27,7 @@ from dqnspeed.system.messages import kind_and_line
 
 NICENESS = 5  # the training comes first
 CLIP_S = 5.0  # of the clips for a notebook
+EXIT_S = 15.0  # after the run, for slow browsers and for a step of the game
 KILLED = "The run ended without a message; it may have been killed."
 
 
@@ -56,7 +57,9 @@ class PageWorker:
 
             lines = str(error).rstrip().split("\n")  # the last one of a traceback is its cause
             problem = lines[-1] if isinstance(error, (ActorError, ConfigError)) else kind_and_line(error)
-            server.send_facts(problem=f"The game cannot be shown: {problem.rstrip('.')}.")
+            sentence = f"The game cannot be shown: {problem.rstrip('.')}."
+            server.send_facts(problem=sentence)
+            self._reply(problem=f"live=true: {sentence}")
         self._ended.wait()
         server.close()
 
@@ -78,10 +81,15 @@ class PageWorker:
             server.send_facts(ended=ended)
             self._ended.set()
             self._started.set()
+            exit_later = threading.Timer(EXIT_S, os._exit, [1])  # the environment may hang
+            exit_later.daemon = True
+            exit_later.start()
 
     def _play(self, server: PageServer) -> None:
         """Play games with the newest weights, while a browser shows the page or a notebook shows clips."""
         self._started.wait()
+        while not (self._ended.is_set() or self._config["clips"] or server.watched.wait(0.2)):
+            pass  # nothing is loaded for a page that nobody watches
         if self._ended.is_set():
             return
         import cv2

@@ -18,7 +18,6 @@ from dqnspeed.agents.saliency import check_saliency
 from dqnspeed.config.options import ConfigError
 from dqnspeed.envs import AnyArray, Step
 from dqnspeed.envs.backends import auto
-from dqnspeed.envs.games import atari_game
 from dqnspeed.execution.arrays import host
 from dqnspeed.networks.table import Table
 from dqnspeed.play.options import PlayConfig
@@ -28,7 +27,7 @@ from dqnspeed.play.tables import draw_table
 from dqnspeed.system import seeding
 from dqnspeed.tracking.run_folder import TABLE, VIDEOS, check_links
 from dqnspeed.tracking.video import check_encoder, frame_rate, video_name
-from dqnspeed.training.evaluation import LONGEST, Game, copies, distinct, play_games
+from dqnspeed.training.evaluation import MAX_IDLE_STEPS, Game, copies, distinct, play_games
 
 
 class Session:
@@ -103,7 +102,7 @@ def play(options: PlayConfig) -> dict[str, Any]:
         check_saliency(agent)
     check_links(agent.output)
     renders = has_window or options.record
-    if renders and (problem := _render_problem(agent)):
+    if renders and (problem := agent.render_problem()):
         if options.screen or options.record:
             raise problem
         print(f"The games are not shown: {problem}")
@@ -131,9 +130,9 @@ def play(options: PlayConfig) -> dict[str, Any]:
     if is_closed and not games:
         raise KeyboardInterrupt
     if not games:
-        raise ConfigError(f"run={options.run}: no game ended within {LONGEST:,} agent steps. Try {other}.")
+        raise ConfigError(f"run={options.run}: no game ended within {MAX_IDLE_STEPS:,} agent steps. Try {other}.")
     if len(games) < options.episodes and not is_closed:
-        print(f"The play has ended: a game took {LONGEST:,} steps, so the agent may be looping. Try {other}.")
+        print(f"The play has ended: a game took {MAX_IDLE_STEPS:,} steps, so the agent may be looping. Try {other}.")
     if note := copies(games):
         print(f"{note} {other}, or noop_max=30 in an ALE game, makes them differ.")
     if isinstance(agent.network, Table):
@@ -189,16 +188,3 @@ def _draw(agent: Agent, names: list[str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         draw_table(values, env, names, path, f"{config.env.id} after {agent.agent_steps:,} agent steps")
         print(path)
-
-
-def _render_problem(agent: Agent) -> ConfigError | None:
-    """Reason why a user's environment cannot be rendered."""
-    if atari_game(agent.config.env) is not None:
-        return None
-    try:
-        with contextlib.closing(envs.make_vector_env(agent.config, render_mode="rgb_array")) as env:
-            env.reset([0] * env.num_envs)
-            env.render()
-    except ConfigError as error:
-        return error
-    return None

@@ -14,7 +14,6 @@ from dqnspeed.tracking.published import CURVE, CURVE_IMAGE, EVALUATION
 from dqnspeed.tracking.run_folder import BEST, CONFIG
 
 PYTHON = ("python", "-m")
-_WITH_HUB = "'dqnspeed[hub]'"
 UNKNOWN = "unknown, since the run wrote no summary"
 
 
@@ -34,7 +33,6 @@ def card(name: str, facts: Mapping[str, Any], evaluation: Mapping[str, Any], ima
     )
     limits = "\n".join(f"- {limit}" for limit in _limits(facts, evaluation))
     play, tune = shlex.join([*PYTHON, "dqnspeed.play", f"run={name}"]), _training(facts, f"init={name}")
-    package = _WITH_HUB if name.startswith(HUB) else "dqnspeed"
     return f"""---
 {metadata}---
 
@@ -48,8 +46,9 @@ Mean return **{_score(evaluation)}** over {len(evaluation["games"])} games.
 {shown}
 ## Use
 
+The commands need dqnspeed, with its extra `hub` for an agent on the Hub.
+
 ```bash
-pip install {package}
 {play}
 {tune}
 ```
@@ -71,8 +70,7 @@ def renamed(text: str, name: str) -> str:
     old = found[1] or found[2]
     for key in ("run", "init"):
         text = re.sub(rf"'{key}={re.escape(old)}'|\b{key}={re.escape(old)}(?!\S)", f"{key}={name}", text)
-    text = text.replace(f'load("{old}")', f'load("{name}")')
-    return text.replace("pip install dqnspeed\n", f"pip install {_WITH_HUB}\n")
+    return text.replace(f'load("{old}")', f'load("{name}")')
 
 
 def _metadata(name: str, algo: str, env: str, evaluation: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +87,7 @@ def _metadata(name: str, algo: str, env: str, evaluation: Mapping[str, Any]) -> 
 
 
 def _rows(facts: Mapping[str, Any], evaluation: Mapping[str, Any]) -> dict[str, str]:
-    machine, config = facts.get("machine") or {}, facts["config"]
+    machine, config, noops = facts.get("machine") or {}, facts["config"], _noops(facts, evaluation)
     parts = [machine.get("cpu"), f"{machine.get('cores')} cores", machine.get("gpu")]
     actions = "the most likely or best action" if evaluation["deterministic"] else "actions drawn from the policy"
     trained = f"{facts['checkpoint_steps']:,} agent steps until these weights"
@@ -97,7 +95,7 @@ def _rows(facts: Mapping[str, Any], evaluation: Mapping[str, Any]) -> dict[str, 
         trained += f", {facts['agent_steps']:,} in {facts['wall_time_s']:,.0f} s in all"
     return {
         "protocol": facts.get("protocol") or "none, since it is not a game of ALE",
-        "evaluation": f"{actions}, up to {evaluation['noop_max']} no-ops at the start, seed {evaluation['seed']}",
+        "evaluation": f"{actions}{f', up to {noops} no-ops at the start' if noops else ''}, seed {evaluation['seed']}",
         "command": f"`{_training(facts)}`",
         "training": f"{trained}, seed {config['seed']}",
         "processor": ", ".join(part for part in parts if part) if machine else UNKNOWN,
@@ -113,7 +111,8 @@ def _training(facts: Mapping[str, Any], *more: str) -> str:
 
 def _limits(facts: Mapping[str, Any], evaluation: Mapping[str, Any]) -> Iterator[str]:
     yield "One training with one seed: another seed may learn less or more."
-    yield "The score is of games that start with random no-ops, and says nothing of other rules of the game."
+    if _noops(facts, evaluation):
+        yield "The score is of games that start with random no-ops, and says nothing of other rules of the game."
     if str(facts.get("protocol")).startswith("custom"):
         yield "The protocol is not the standard one, so the score cannot be compared with scores of the literature."
     if (found := evaluation["distinct_games"]) < (count := len(evaluation["games"])):
@@ -122,6 +121,12 @@ def _limits(facts: Mapping[str, Any], evaluation: Mapping[str, Any]) -> Iterator
         yield f"The training did not start from random weights but from `{init}`."
     if "wall_time_s" not in facts:
         yield "The run was not ended in the ordinary way, and wrote no summary."
+
+
+def _noops(facts: Mapping[str, Any], evaluation: Mapping[str, Any]) -> int:
+    """The most no-ops at the start of the games of an evaluation; 0 for an environment that is not a game of ALE."""
+    most: int = evaluation["noop_max"] or facts["config"]["wrappers"]["noop_max"]
+    return most if facts["protocol"] else 0
 
 
 def _score(evaluation: Mapping[str, Any], sign: str = "±") -> str:

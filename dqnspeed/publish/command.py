@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from datetime import datetime
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -75,7 +75,8 @@ def publish_on_hub(options: PublishConfig) -> str:
     """
     check_upload(options.to)
     folder = folder_of(options.run)
-    made = _new_folder(Path(RUNS[0], "publish", options.to.removeprefix(HUB).replace("/", "_")))
+    name = options.to.removeprefix(HUB).replace("/", "_")
+    made = Path(RUNS[0], "publish", f"{name}_{datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}")
     if is_published(folder):
         _check_unused(options)
         with _partial_folder(made) as partial:
@@ -86,20 +87,14 @@ def publish_on_hub(options: PublishConfig) -> str:
             write_index(partial)
     else:
         _make(made, folder, options, options.to)
-    print("uploads the folder", flush=True)
+    print(f"uploads {made}", flush=True)
     try:
         page = upload(made, options.to)
     except ConfigError as error:
         again = messages.command("publish", f"run={made}", f"to={options.to}")
         raise ConfigError(f"{error} The folder is kept: {again}") from error
-    shutil.rmtree(made)
+    shutil.rmtree(made, ignore_errors=True)
     return page
-
-
-def _new_folder(wanted: Path) -> Path:
-    """``wanted``, or a similar path if that is taken."""
-    names = itertools.chain([wanted], (wanted.with_name(f"{wanted.name}_{number}") for number in itertools.count(2)))
-    return next(path for path in names if not os.path.lexists(path))
 
 
 def _check_unused(options: PublishConfig) -> None:

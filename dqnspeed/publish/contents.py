@@ -5,34 +5,33 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
-import io
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dqnspeed.agents.agent import load_checkpoint
-from dqnspeed.cli import resume, trust
+from dqnspeed.agents.agent import load, load_checkpoint
+from dqnspeed.cli import compose, resume, trust
 from dqnspeed.config.options import ConfigError
+from dqnspeed.envs.protocol import protocol_of
 from dqnspeed.play.games import play
 from dqnspeed.play.options import PlayConfig
 from dqnspeed.publish.card import card
 from dqnspeed.system import atomic
 from dqnspeed.tracking.metrics import MEAN_RETURNS
-from dqnspeed.tracking.published import CARD, CURVE, CURVE_IMAGE, EVALUATION, REPLAY
+from dqnspeed.tracking.published import CARD, CURVE, CURVE_IMAGE, EVALUATION, REPLAY, check_inside
 from dqnspeed.tracking.run_folder import (
     BEGUN,
     BEST,
     CONFIG,
     SUMMARY,
-    VIDEOS,
     DamagedError,
     Row,
     read_metrics,
     read_summary,
 )
+from dqnspeed.tracking.trackers import shared_overrides, without_secrets
 from dqnspeed.training import state_file
 
 CURVE_POINTS = 500
@@ -49,9 +48,9 @@ def write_agent(partial: Path, folder: Path, run: str, checkpoint: str, trusted:
     Raises:
         ConfigError: the checkpoint is missing or damaged, names code that is not trusted, or has too large a weight.
     """
+    check_inside(folder, [BEGUN, SUMMARY, CONFIG])
     _, state, composed = load_checkpoint(run, checkpoint, folder)
-    config = resume.plain_of(composed)
-    config["tracking"]["kwargs"] = {}  # they may hold passwords
+    config = without_secrets(resume.plain_of(composed))
     trust.check_code({"env": config["env"]}, folder, trusted)
     try:
         weights, agent_steps = dict(state["learner"]["network"]), int(state["progress"]["agent_steps"])
@@ -66,8 +65,9 @@ def write_agent(partial: Path, folder: Path, run: str, checkpoint: str, trusted:
     for name in (BEGUN, SUMMARY):  # a killed run has no summary
         with contextlib.suppress(DamagedError):
             facts |= read_summary(folder, name)
-    overrides = facts.get("overrides", [])
-    facts["overrides"] = [one for one in overrides if not one.lstrip("+").startswith("tracking.kwargs")]
+    facts.pop("error", None)  # it may name files of this machine
+    facts["protocol"] = protocol_of(compose.from_hydra(composed))
+    facts["overrides"] = shared_overrides(facts.get("overrides", []))
     atomic.write_json(partial / BEGUN, facts)
     _write_curve(partial, read_metrics(folder)[0])
     return {**facts, "config": config, "checkpoint_steps": agent_steps, "half": half}
@@ -116,13 +116,10 @@ def write_film(partial: Path, played: PlayConfig) -> None:
     """
     print("films a game", flush=True)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            [game] = play(dataclasses.replace(played, episodes=1, record=True))["games"]
-        os.replace(partial / game["video"], partial / REPLAY)
-        (partial / VIDEOS).rmdir()
-    except (ConfigError, KeyError) as error:
-        why = "the film could not be written." if isinstance(error, KeyError) else error
-        raise ConfigError(f"video=true: {why} Leave the film out with video=false.") from error
+        agent = load(played.run, device=played.device, trust=played.trust)
+        (partial / REPLAY).write_bytes(agent.watch(played.seed).mp4)
+    except ConfigError as error:
+        raise ConfigError(f"video=true: {error} Leave the film out with video=false.") from error
 
 
 def write_evaluation(partial: Path, played: PlayConfig, episodes: int, num_envs: int) -> dict[str, Any]:

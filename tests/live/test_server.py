@@ -194,6 +194,7 @@ def test_a_closed_page_that_nobody_watched_ends_at_once() -> None:
 def test_a_visit_is_noticed_and_waited_for(server: PageServer) -> None:
     assert not server.was_visited(60)
     get(server.url)
+    server.wait_for_visit(60)
     assert server.was_visited(60)
     server.set_page("another")
     visits = list[str]()

@@ -24,6 +24,7 @@ import psutil
 import pytest
 from conftest import TOY, Training, command, environment, listen, make_run
 from PIL import Image
+from safetensors.numpy import save
 
 import dqnspeed
 from dqnspeed.tracking import live_page
@@ -124,6 +125,47 @@ def test_a_training_is_shown_with_its_newest_weights(begin: Callable[..., Run]) 
     assert not page.is_running() or page.status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    dqnspeed.train([*TOY, "stop.max_steps=100"], folder=folder)
+    return folder
+
+
+class Page:
+    """The process of a page, and its replies."""
+
+    def __init__(self, config: dict[str, Any], folder: Path):
+        self.replies = list[Any]()
+        self._heard = threading.Event()
+        self.process = live_page.PageProcess(config, str(folder), False, self._reply)
+        assert self._heard.wait(60)
+        self.url = self.replies[0]["line"].removeprefix("live page: ").partition(" ")[0]
+
+    def _reply(self, one: Any) -> None:
+        self.replies.append(one)
+        self._heard.set()
+
+    def end(self) -> None:
+        self.process.send(ended="It has ended.")
+        self.process.close()
+        assert self.replies[-1] is None
+
+
+def test_the_game_is_played_with_the_weights_that_are_sent(trained: Path) -> None:
+    config = json.loads((trained / "config.json").read_text())
+    page = Page(config, trained)
+    weights = dqnspeed.load(trained, device="cpu").network.state_dict()
+    page.process.send(save({name: np.zeros_like(array.numpy()) for name, array in weights.items()}), agent_steps=7)
+
+    def enough(facts: dict[str, Any], pictures: list[bytes]) -> bool:
+        return facts.get("weights") == "7" and bool(pictures) and set(decoded(pictures[-1])[0]["values"]) == {0}
+
+    listen(page.url, enough)
+    page.end()
+
+
 class WaitForPageToEnd(dqnspeed.Callback):
     """Kills the process of the page, if it is to, waits for its end, and ends the training a report later."""
 
@@ -217,23 +259,14 @@ def test_a_page_whose_process_does_not_start_ends_no_training(
     assert ENDED in capfd.readouterr().out
 
 
-def test_a_game_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_a_game_that_cannot_be_made_is_one_sentence(trained: Path) -> None:
     """The page's process has not the environment that the run's own process registered."""
-    replies = list[Any]()
-    heard = threading.Event()
-
-    def reply(one: Any) -> None:
-        replies.append(one)
-        heard.set()
-
-    process = live_page.PageProcess({"env": {"id": "Nowhere-v0"}}, str(tmp_path), False, reply)
-    assert heard.wait(60)
-    url = replies[0]["line"].removeprefix("live page: ").partition(" ")[0]
-    facts, _ = listen(url, lambda facts, _: "problem" in facts)
-    assert facts["problem"].startswith("The game cannot be shown: ")
-    process.send(ended="It has ended.")
-    process.close()
-    assert replies[-1] is None
+    config = json.loads((trained / "config.json").read_text())
+    page = Page({**config, "env": {**config["env"], "id": "Nowhere-v0"}}, trained)
+    facts, _ = listen(page.url, lambda facts, _: "problem" in facts)
+    assert facts["problem"].startswith("The game cannot be shown: ") and "Nowhere-v0" in facts["problem"]
+    page.end()
+    assert page.replies[1] == {"problem": f"live=true: {facts['problem']}"}
 
 
 def test_long_curves_are_thinned_out(monkeypatch: pytest.MonkeyPatch) -> None:

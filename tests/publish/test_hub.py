@@ -69,7 +69,7 @@ def test_an_agent_is_uploaded_and_played_elsewhere(runs: Path, hub: HubServer, c
     assert f"{hub.url}/me/catch\nplay it: " in done.stdout and "run=hub:me/catch" in done.stdout
     assert {"index.json", "config.json", "checkpoints/best.safetensors", "README.md"} <= hub.repos["me/catch"].keys()
     card = hub.repos["me/catch"]["README.md"].decode()
-    assert "run=hub:me/catch\n" in card and 'dqnspeed.load("hub:me/catch")' in card and "'dqnspeed[hub]'" in card
+    assert "run=hub:me/catch\n" in card and 'dqnspeed.load("hub:me/catch")' in card
     assert not list((tmp_path / "outputs" / "publish").iterdir())
 
     play = ["episodes=10", "screen=none", "trust=true"]
@@ -103,6 +103,20 @@ def test_a_training_starts_from_the_hub_and_names_the_revision(
     assert done.returncode == 0, done.stderr
     exact = f"{address}@{hub.commit('me/catch')}"
     assert json.loads((tmp_path / "run" / "config.json").read_text())["init"] == exact
+
+    option_file = tmp_path / "conf" / "experiment" / "mine.yaml"
+    option_file.parent.mkdir(parents=True)
+    option_file.write_text(f"# @package _global_\ndefaults:\n  - /experiment/baseline\ninit: {address}\n")
+    done = call("train", "--config-dir=conf", *CATCH, "experiment=mine", "hydra.run.dir=run2")
+    sentence = f"dqnspeed: init={address}: a file of options has to name the commit. Use init: {exact}."
+    assert done.returncode == 2 and sentence in done.stderr, done.stderr
+
+
+def test_compose_names_the_revision(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = f"hub:me/catch@{'0' * 40}"
+    monkeypatch.setattr("dqnspeed.tracking.hub.pinned", lambda _: exact)
+    monkeypatch.setattr("dqnspeed.tracking.hub.download", lambda *_: runs / "given")
+    assert dqnspeed.compose([*CATCH, "init=hub:me/catch"]).init == exact
 
 
 def test_a_file_that_was_cut_is_fetched_again(runs: Path, hub: HubServer, call: Call, tmp_path: Path) -> None:
@@ -150,7 +164,7 @@ def test_a_bad_download_is_one_sentence(runs: Path, hub: HubServer, call: Call) 
 
 
 def test_a_bad_upload_is_refused_before_anything_is_played(runs: Path, hub: HubServer, call: Call) -> None:
-    hub.repos["me/paper"] = {"paper.pdf": b"", ".gitattributes": b""}
+    hub.repos["me/paper"] = {"index.json": b"{}", "paper.pdf": b"", ".gitattributes": b""}
     for to, token, sentence in (
         ("hub:me/new", "", "needs a token. Run hf auth login, or set HF_TOKEN."),
         ("hub:me/new", "hf_bad", "the Hub refuses the token. Run hf auth login with a token that may write there."),
@@ -168,7 +182,7 @@ def test_an_upload_that_fails_keeps_the_folder(runs: Path, hub: HubServer, call:
     hub.takes_commits = False
     done = call("publish", f"run={runs / 'catch'}", "to=hub:me/catch", "episodes=2", "video=false")
     assert done.returncode == 2 and "The folder is kept: " in done.stderr
-    kept = tmp_path / "outputs" / "publish" / "me_catch"
+    [kept] = (tmp_path / "outputs" / "publish").glob("me_catch_*")
     assert f"publish run={kept.relative_to(tmp_path)} to=hub:me/catch" in done.stderr
     hub.takes_commits = True
     assert call("publish", f"run={kept}", "to=hub:me/catch").returncode == 0
@@ -179,7 +193,8 @@ def test_files_of_others_are_not_uploaded(runs: Path, hub: HubServer, call: Call
     (tmp_path / "agent" / ".env").write_text("secret")
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "agent" / "more").symlink_to(tmp_path / "secret")
-    hub.repos["me/agent"] = {"index.json": b"{}", "replay.mp4": b"of an earlier upload"}
+    earlier = ["index.json", "config.json", "checkpoints/best.safetensors", "replay.mp4"]
+    hub.repos["me/agent"] = dict.fromkeys(earlier, b"of an earlier upload")
     done = call("publish", "run=agent", "to=hub:me/agent")
     assert done.returncode == 0, done.stderr
     given = {str(path.relative_to(runs / "given")) for path in (runs / "given").rglob("*") if path.is_file()}
@@ -224,11 +239,11 @@ def test_the_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_card_that_somebody_edited_is_left_alone(tmp_path: Path) -> None:
     assert renamed("# mine\n", "hub:a/b") == "# mine\n"
-    card = "pip install dqnspeed\n{play}\npython -m dqnspeed.train {init} init=old_1\n`dqnspeed.load({load})`, older\n"
+    card = "{play}\npython -m dqnspeed.train {init} init=old_1\n`dqnspeed.load({load})`, older\n"
     for old, quote in (("old", ""), ("my agent", "'")):
         given = {"play": f"python -m dqnspeed.play {quote}run={old}{quote}", "init": f"{quote}init={old}{quote}"}
         wanted = {"play": "python -m dqnspeed.play run=hub:a/b", "init": "init=hub:a/b", "load": '"hub:a/b"'}
-        changed = card.replace("dqnspeed\n", "'dqnspeed[hub]'\n", 1).format(**wanted)
+        changed = card.format(**wanted)
         assert renamed(card.format(**given, load=f'"{old}"'), "hub:a/b") == changed
     assert name_in_cache(tmp_path / "models--me--catch" / "snapshots" / ("0" * 40)) == "me_catch"
     assert name_in_cache(tmp_path) is None
