@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -179,11 +178,11 @@ class DeviceStorage(RingBuffer):
     # saved
 
     def state_dict(self) -> dict[str, Any]:
-        """All stored rows."""
+        """All stored rows; frames by environment, since slices of single rings are saved without a copy."""
         self.receive()
         stored = min(int(self.received.max(initial=0)), self.num_rows)
-        columns = {name: column[:, :stored] for name, column in self.columns.items() if name != "frames"}
-        columns["frames"] = self._first_frames(stored)
+        columns: dict[str, Any] = {name: column[:, :stored] for name, column in self.columns.items()}
+        columns["frames"] = {str(env): self._first_frames(env, stored) for env in range(self.num_envs)}
         written, oldest = self.received.copy(), self._oldest.copy()
         return {"columns": columns, "written": written, "oldest": oldest, "num_rows": self.num_rows}
 
@@ -194,10 +193,11 @@ class DeviceStorage(RingBuffer):
         needed = written - begin + self.stack + 1  # with the previous row, which truncate_open_episodes reads
         num_rows = min(int(needed.max(initial=1)), self.num_rows)
         env, row = row_ranges(np.maximum(0, written - num_rows), written)
-        index, columns = self.index(env, row), {}
+        index, columns = self.index(env, row), dict[str, Any]()
         for name, column in self.columns.items():
             columns[name] = np.zeros((self.num_envs, num_rows, *column.shape[2:]), column.dtype)
             columns[name][env, row % num_rows] = self._frames_at(index) if name == "frames" else self.flat[name][index]
+        columns["frames"] = {str(number): ring for number, ring in enumerate(columns["frames"])}
         return {"columns": columns, "written": written, "oldest": np.zeros_like(written), "num_rows": num_rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -214,7 +214,7 @@ class DeviceStorage(RingBuffer):
                     self.columns[name][env, here] = saved[env, there]
             for part in range(0, len(row), FRAMES_PER_COPY):
                 to, of = here[part : part + FRAMES_PER_COPY], there[part : part + FRAMES_PER_COPY]
-                put(frames, (env, self.arrays.own(to)), self.arrays.own(state["columns"]["frames"][env, of]))
+                put(frames, (env, self.arrays.own(to)), self.arrays.own(state["columns"]["frames"][str(env)][of]))
         if self._copies:
             for name in self.held.keys() - {"frames"}:
                 put(self.held[name], slice(None), self.arrays.own(self.flat[name]))
@@ -254,14 +254,14 @@ class DeviceStorage(RingBuffer):
         frames = self.held["frames"]
         return frames.reshape(self.num_envs, self.num_rows, *frames.shape[1:])
 
-    def _first_frames(self, count: int) -> np.ndarray:
-        """The first ``count`` frames in the ring of each environment, ``(num_envs, count, C, ...)``."""
-        frames = self._ring_frames()
+    def _first_frames(self, env: int, count: int) -> np.ndarray:
+        """The first ``count`` frames in the ring of an environment, ``(count, C, ...)``."""
+        frames = self._ring_frames()[env]
         if isinstance(frames, np.ndarray):
-            return frames[:, :count]
-        found = np.empty((len(frames), count, *frames.shape[2:]), self.flat["frames"].dtype)
-        for env, row in itertools.product(range(len(frames)), range(0, count, FRAMES_PER_COPY)):
-            found[env, row : row + FRAMES_PER_COPY] = host(frames[env, row : min(row + FRAMES_PER_COPY, count)])
+            return frames[:count]
+        found = np.empty((count, *frames.shape[1:]), self.flat["frames"].dtype)
+        for row in range(0, count, FRAMES_PER_COPY):
+            found[row : row + FRAMES_PER_COPY] = host(frames[row : min(row + FRAMES_PER_COPY, count)])
         return found
 
     def _frames_at(self, index: np.ndarray) -> np.ndarray:

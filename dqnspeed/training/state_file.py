@@ -24,7 +24,7 @@ from dqnspeed.tracking.run_folder import DamagedError
 
 State = dict[str, Any]  # nested dicts with string keys; leaves are arrays, tensors or JSON values
 _SEPARATOR = "/"
-MAPPED = 2**26  # values from which on an array is not read into memory, which may not have room for a replay twice
+MAPPED = 2**20  # values from which on an array is not read into memory, which may not have room for a replay twice
 
 
 def save(path: Path, state: State) -> None:

@@ -117,7 +117,7 @@ def test_games_that_cannot_be_saved_begin_anew_and_no_transition_crosses_the_gap
     more = before["progress"]["agent_steps"] + 30
     after = go(tmp_path, make_run(*overrides, f"stop.max_steps={more}"), resumed=True)
     for lane, cut in enumerate(before["replay"]["written"]):
-        columns = {name: column[lane] for name, column in after["replay"]["columns"].items()}
+        columns = {name: column[lane] for name, column in after["replay"]["columns"].items() if name != "frames"}
         assert columns["age"][cut] == 0 and not columns["transition"][cut - 1]
         ended = columns["truncated"][cut - 2] or columns["terminated"][cut - 2] or not columns["transition"][cut - 2]
         assert ended or columns["age"][cut - 1] == 0
