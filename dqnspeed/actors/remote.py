@@ -130,7 +130,7 @@ class RemoteActors:
                 on-policy algorithm misses one.
         """
         if self._cannot_go_on:
-            raise self._given_up(self._cannot_go_on)
+            raise NoActorsError(self._cannot_go_on)
         self._allow(limit)
         if wait:
             begin = time.perf_counter()
@@ -145,7 +145,7 @@ class RemoteActors:
         self._pauses += 1
         self._order_pause(self._pauses)
         collected = Collected()
-        while any(handle.state is None for handle in self._ready()):
+        while not self._cannot_go_on and any(handle.state is None for handle in self._ready()):
             self._wait()
             self._receive(collected)
         self._paused_at = time.monotonic()
@@ -227,10 +227,19 @@ class RemoteActors:
                 self._watch(handle)
             except LostError as error:
                 self._replace(handle, str(error), collected)
+            if self._cannot_go_on:
+                break
         if self._ready():
             self._last_ready = self._now()
-        elif self._replaced and (absent := self._now() - self._last_ready) > self._start_timeout_s:
+        elif (
+            self._replaced
+            and not self._cannot_go_on
+            and (absent := self._now() - self._last_ready) > self._start_timeout_s
+        ):
             self._cannot_go_on = f"no actor was left for {absent:.0f} s."
+        if self._cannot_go_on:  # nothing changes from now on, so that the run can be saved
+            for handle in self._handles:
+                handle.end()
 
     def _watch(self, handle: ActorHandle) -> None:
         """Raise :class:`LostError` if an actor has been silent, or not ready, for too long."""
@@ -270,19 +279,17 @@ class RemoteActors:
             handle.state = message.state
 
     def _replace(self, handle: ActorHandle, reason: str, collected: Collected) -> None:
-        """Replace a lost actor.
-
-        Raises:
-            NoActorsError: it must not be replaced; what was learnt can be saved.
-            ActorError: the same, before the run has started.
-        """
+        """Replace a lost actor, or end the run if it must not be replaced; before the run raise :class:`ActorError`."""
         has_stepped = self._counters[handle.index]["agent_steps"] > handle.steps_at_start
         handle.failed_starts = 0 if has_stepped else handle.failed_starts + 1
         # A failure before the run starts is a mistake in its configuration; later it may be a machine.
         allowed = MAX_FAILED_STARTS if self._started_at is not None else 0
         if not self._run.parallelism.restart_actors or handle.failed_starts > allowed:
             why = reason if handle.ready_at is not None else f"{reason}\n(while it started)"
-            raise ActorError(why) if self._started_at is None else self._given_up(why)
+            if self._started_at is None:
+                raise ActorError(why)
+            self._cannot_go_on = why
+            return
         handle.end()
         if self._ready() == [handle]:
             self._last_ready = self._now()
@@ -294,12 +301,6 @@ class RemoteActors:
         collected.episodes.append(NewGames(envs, begun=False))
         # A segment of its own, since its games must differ from the games of the lost actor.
         self._start(handle, None, 1000 * self._replaced + self.arguments.segment)
-
-    def _given_up(self, why: str) -> NoActorsError:
-        """The error, after the end of all actors, so that nothing changes while the run is saved."""
-        for handle in self._handles:
-            handle.end()
-        return NoActorsError(why)
 
     def _counted(self, collected: Collected) -> Collected:
         counters = self._counters

@@ -145,7 +145,9 @@ class ParallelismConfig(GroupOption):
     samples_per_step: Union[int, float, str] | None = option(  # noqa: UP007
         "samples trained on per agent step of actor processes, kept from both sides; or 'free'"
     )
-    restart_actors: bool = option("replace an actor process that died, hangs or raised an error; else the run ends")
+    restart_actors: bool = option(
+        "replace an actor process that died, hangs or raised an error; else the run is saved and ends"
+    )
     timeout_s: float = option("seconds of silence after which an actor or a worker counts as hung", gt=0)
 
     @property
@@ -339,7 +341,7 @@ class RunConfig:
 
     @property
     def decay_steps(self) -> int | None:
-        """Agent steps after the first update over which values fall; ``None`` if the clock or nothing says so."""
+        """Agent steps after the first update over which values fall; ``None`` without a limit of steps."""
         whole = self.stop.max_steps and max(1, self.stop.max_steps - self.algo.learning_starts)
         return self.optimizer.lr_decay_steps or whole
 

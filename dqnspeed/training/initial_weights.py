@@ -44,7 +44,8 @@ def initial_weights(run: RunConfig, network: Network) -> dict[str, Tensor]:
         )
     if run.model.input_scale != scale:
         raise ConfigError(
-            f"{option}: was trained with model.input_scale={'null' if scale is None else f'{scale:g}'}. Use it."
+            f"{option}: was trained with another input scale. Use model.input_scale="
+            f"{'null' if scale is None else f'{scale:g}'}."
         )
     weights, wanted = as_tensors(arrays), network.state_dict()
     for name in dict.fromkeys([*wanted, *weights]):

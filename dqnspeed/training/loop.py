@@ -52,6 +52,7 @@ def train(request: RunRequest) -> dict[str, Any]:
             try:
                 loop(run)
             except NoActorsError:
+                run.learner.stats()  # weights that are not finite are not saved
                 run.save_final()
                 raise
             run.callbacks.check()

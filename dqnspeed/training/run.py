@@ -30,7 +30,7 @@ from dqnspeed.tracking.metrics import times
 from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, METRICS
 from dqnspeed.tracking.terminal import is_notebook, make_progress
 from dqnspeed.tracking.time_left import TimeLeft, earlier_times
-from dqnspeed.tracking.trackers import without_secrets
+from dqnspeed.tracking.trackers import public_options
 from dqnspeed.tracking.video import EpisodeVideos
 from dqnspeed.training.checkpoint import Checkpoints
 from dqnspeed.training.evaluation import Evaluator, evaluation_metrics
@@ -310,7 +310,7 @@ class Run:
         # The learner last checked its weights some updates ago.
         if all(w.isfinite().all() for w in weights.values()):
             facts = {"agent_steps": self.agent_steps, "return_mean": mean}
-            state = {"learner": {"network": weights}, "progress": facts, "config": without_secrets(self.options)}
+            state = {"learner": {"network": weights}, "progress": facts, "config": public_options(self.options)}
             if path := self.checkpoints.save_best(state, mean, provisional):
                 self.callbacks.call("on_checkpoint", self, path)
 

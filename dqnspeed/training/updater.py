@@ -62,7 +62,7 @@ class GraphUpdater:
         self._learner, self._buffer, self._batch_size, self._timer = learner, buffer, batch_size, timer
         self._capture = capture_graph or Capturing()
         self._graphs = dict[bool, Launch]()
-        self._prepared, self._pace, self._in_rounds = 0, LaunchThrottle(learner.device), in_rounds
+        self._prepared, self._throttle, self._in_rounds = 0, LaunchThrottle(learner.device), in_rounds
         self.how, self.samples = "graph" + ", compiled" * compiled, 0
 
     def run(self, count: int) -> None:
@@ -77,7 +77,7 @@ class GraphUpdater:
             self._buffer.drawn()
             self.samples += self._buffer.samples_in_batch(self._batch_size)
         if self._in_rounds and count:
-            self._pace.launched()
+            self._throttle.launched()
 
     def _launch(self, syncs_target: bool) -> None:
         """Launch the next update, which ends with a copy into the target network or not.
@@ -95,7 +95,7 @@ class GraphUpdater:
         with self._learner.timed():
             self._graphs[syncs_target]()
         if not self._in_rounds:
-            self._pace.launched()
+            self._throttle.launched()
 
     def _work(self) -> None:
         self._learner.update(self._buffer.draw_batch(self._batch_size))

@@ -285,6 +285,16 @@ def test_a_broken_environment_ends_the_run_with_a_summary(tmp_path: Path) -> Non
     assert summary["stopped_by"] == "error" and "the toy broke" in summary["error"]
 
 
+def test_a_run_that_loses_its_actor_is_saved_with_all_its_steps(tmp_path: Path) -> None:
+    """Else a resumed run would wait for the missing steps."""
+    line = ["parallelism=process", "env.id=toy_envs:Broken-v0", "stop.max_steps=400"]
+    with pytest.raises(ActorError, match="the toy broke"):
+        run_in(tmp_path, make_toy(*line, "env.kwargs={how: raise}"))
+    final = load(tmp_path / "checkpoints" / "final.safetensors")
+    counted = sum(int(actor["agent_steps"]) for actor in final["actors"].values())
+    assert counted == final["progress"]["agent_steps"] > 0
+
+
 @pytest.mark.parametrize("how", ["no worker", "no answer"])
 def test_a_worker_that_does_not_make_its_environment_ends_the_run(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dqnspeed.envs.workers.START_TIMEOUT_S", 300.0 if how == "no worker" else 1.0)
