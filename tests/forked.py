@@ -158,4 +158,5 @@ def _begin(
     _forget_plugins(env)
     warnings.simplefilter("ignore")
     sys.argv = [module, *arguments]
-    importlib.import_module(module).main()
+    found = importlib.import_module(module)
+    (found if hasattr(found, "main") else importlib.import_module(f"{module}.command")).main()

@@ -1,4 +1,4 @@
-from dqnspeed.bench import main
+from dqnspeed.bench.command import main
 
 if __name__ == "__main__":
     main()

@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import hydra
-
 from dqnspeed.bench import workloads
 from dqnspeed.bench.counting import STEPS, UPDATES, Counter
 from dqnspeed.bench.measured_process import Program
 from dqnspeed.bench.workloads import Workload
-from dqnspeed.cli.compose import as_meant, from_hydra, own_hydra
+from dqnspeed.cli.compose import from_hydra, own_hydra
 from dqnspeed.cli.errors import as_config_error
-from dqnspeed.cli.preflight import check_run
+from dqnspeed.cli.preflight import check_run, compose_line
 from dqnspeed.config import changes
 from dqnspeed.config.options import ConfigError
 from dqnspeed.config.schema import RunConfig, typed
@@ -261,7 +259,7 @@ class Plan:
 @functools.cache
 def _checked(overrides: tuple[str, ...]) -> tuple[RunConfig, EnvSpec]:
     with own_hydra(), as_config_error(overrides):
-        run = from_hydra(hydra.compose("config", overrides=as_meant(overrides)))
+        run = from_hydra(compose_line(overrides))
     return run, check_run(run)
 
 

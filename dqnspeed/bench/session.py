@@ -81,7 +81,7 @@ class BenchSession:
         return self
 
     def end(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: end the bench now, or before the next piece if Python loses the exception."""
+        """Handle a signal: end the bench now, or before the next piece if Python drops the exception in ``__del__``."""
         self.received = signal.Signals(number)
         raise KeyboardInterrupt
 

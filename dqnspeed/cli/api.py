@@ -9,20 +9,16 @@ import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import cv2
-import hydra
 import torch
-from hydra.conf import HydraConf
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
-from omegaconf import DictConfig, open_dict
+from omegaconf import open_dict
 
 from dqnspeed.cli import resume as resuming
-from dqnspeed.cli.compose import as_meant, own_hydra
+from dqnspeed.cli.compose import own_hydra
 from dqnspeed.cli.errors import as_config_error
-from dqnspeed.cli.preflight import check_folder_is_new, check_jobs, check_line, is_set, output_folder
+from dqnspeed.cli.preflight import check_folder_is_new, check_jobs, compose_line, is_set, output_folder
 from dqnspeed.cli.sweep_record import Job, quoted
 from dqnspeed.cli.train import resumed_request, train_and_print, with_label
 from dqnspeed.config.options import ConfigError, path_of
@@ -30,7 +26,6 @@ from dqnspeed.config.schema import RunConfig
 from dqnspeed.system import seeding
 from dqnspeed.system.startup import startup
 from dqnspeed.tracking import Callback
-from dqnspeed.tracking.hub import with_commits
 from dqnspeed.tracking.results import Results, read
 from dqnspeed.tracking.wandb import ask_again
 from dqnspeed.training.request import RunRequest
@@ -39,9 +34,9 @@ from dqnspeed.training.request import RunRequest
 def compose(overrides: Sequence[str]) -> RunConfig:
     """Implementation of :func:`dqnspeed.compose`."""
     _check_texts(overrides)
-    overrides = with_commits(overrides)
     with undisturbed(), own_hydra(), as_config_error(overrides):
-        [(_, run, _)] = check_jobs([(Job("", overrides), _composed(overrides))])
+        config = compose_line(overrides)
+        [(_, run, _)] = check_jobs([(Job("", list(config.hydra.overrides.task)), config)])
     return run
 
 
@@ -58,7 +53,7 @@ def train(
         raise RuntimeError("dqnspeed.train: call it under if __name__ == '__main__', since its processes import this.")
     _check_texts(overrides)
     _check_callbacks(callbacks)
-    overrides = with_commits([*overrides, *(["live=true"] if live else [])])
+    overrides = [*overrides, *(["live=true"] if live else [])]
     folder = None if folder is None else path_of(folder)
     ask_again()  # the user may have logged in since
     with undisturbed(), contextlib.ExitStack() as resources:
@@ -98,19 +93,9 @@ def _check_callbacks(callbacks: Any) -> None:
         raise ConfigError(f"callbacks={callbacks}: takes a list of objects of dqnspeed.Callback.")
 
 
-def _composed(overrides: Sequence[str]) -> DictConfig:
-    """The configuration of ``overrides`` with Hydra's own part, to which names of folders may refer."""
-    config = hydra.compose("config", overrides=as_meant(overrides), return_hydra_config=True)
-    HydraConfig.instance().cfg = cast("HydraConf", config)
-    if config.hydra.mode == RunMode.MULTIRUN:
-        raise ConfigError(f"sweep={config.hydra.runtime.choices.sweep}: a sweep needs the command line.")
-    check_line(config, sweeps=False)
-    return config
-
-
 def _new(overrides: Sequence[str], folder: str | Path | None, resources: contextlib.ExitStack) -> RunRequest:
     """A new, checked run; its folder is made, as the command line does it, and locked until ``resources`` close."""
-    config = _composed([*overrides, *([] if folder is None else [f"hydra.run.dir={quoted(str(folder))}"])])
+    config = compose_line([*overrides, *([] if folder is None else [f"hydra.run.dir={quoted(str(folder))}"])])
     if is_set(config, "hydra.run.dir"):
         check_folder_is_new("hydra.run.dir", Path(config.hydra.run.dir))
     task = list(config.hydra.overrides.task)

@@ -31,10 +31,15 @@ def main() -> None:
             sys.exit(1)
     elif name in COMMANDS:
         del sys.argv[1]
-        importlib.import_module(f"dqnspeed.{name}").main()
+        importlib.import_module(module_of(name)).main()
     else:
         print(f"dqnspeed: {_unknown(name)}", file=sys.stderr)
         sys.exit(2)
+
+
+def module_of(command: str) -> str:
+    """The name of the module that has ``main()`` of a command."""
+    return "dqnspeed.cli.train" if command == "train" else f"dqnspeed.{command}.command"
 
 
 def _help() -> str:

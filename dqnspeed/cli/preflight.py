@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import hydra
 from hydra.conf import HydraConf
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dqnspeed import envs
@@ -25,7 +27,7 @@ from dqnspeed.algorithms import algorithm_of, check_fits, make_network
 from dqnspeed.algorithms.memory_estimate import buffer_device
 from dqnspeed.cli import optuna_search
 from dqnspeed.cli.app import one_sentence
-from dqnspeed.cli.compose import from_hydra
+from dqnspeed.cli.compose import as_meant, from_hydra
 from dqnspeed.cli.config_store import bound_of, names
 from dqnspeed.cli.dry_run import print_plan
 from dqnspeed.cli.ray_jobs import check_launcher, is_ray
@@ -41,6 +43,7 @@ from dqnspeed.execution.precision import check_execution, check_learner
 from dqnspeed.execution.threads import check_threads
 from dqnspeed.system import machine, seeding
 from dqnspeed.tracking import make_trackers
+from dqnspeed.tracking.hub import with_commits
 from dqnspeed.tracking.live_page import check_live
 from dqnspeed.tracking.run_folder import SWEEP, holds_run, looking_into, why_not_made
 from dqnspeed.tracking.video import check_video
@@ -139,6 +142,22 @@ def check_line(config: DictConfig, sweeps: bool) -> None:
         group, _, options = line.partition("=")
         if group in default_options() and options.startswith("["):
             raise ConfigError(f"{line}: takes one option; several are a sweep, -m {group}={options.strip('[]')}.")
+
+
+def compose_line(overrides: Sequence[str]) -> DictConfig:
+    """Compose the configuration of ``overrides`` with Hydra's own part, to which names of folders may refer.
+
+    Raises:
+        ConfigError: the overrides are of a sweep, or name several options of a group.
+    """
+    config = hydra.compose("config", overrides=as_meant(with_commits(overrides)), return_hydra_config=True)
+    HydraConfig.instance().cfg = cast("HydraConf", config)
+    if config.hydra.mode == RunMode.MULTIRUN:
+        raise ConfigError(
+            f"sweep={config.hydra.runtime.choices.sweep}: a sweep needs the command line of dqnspeed.train."
+        )
+    check_line(config, sweeps=False)
+    return config
 
 
 def check_run(run: RunConfig) -> EnvSpec:

@@ -1,4 +1,4 @@
-from dqnspeed.doctor import main
+from dqnspeed.doctor.command import main
 
 if __name__ == "__main__":
     main()

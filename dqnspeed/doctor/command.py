@@ -6,12 +6,10 @@ import dataclasses
 import sys
 from pathlib import Path
 
-import hydra
-
-from dqnspeed.cli import compose
 from dqnspeed.cli.app import run_app
+from dqnspeed.cli.compose import from_hydra, own_hydra
 from dqnspeed.cli.key_value import CommandLine
-from dqnspeed.cli.schemas import CONF_DIR
+from dqnspeed.cli.preflight import compose_line
 from dqnspeed.config.combinations import untuned, unused
 from dqnspeed.config.options import ConfigError, option
 from dqnspeed.doctor.checkup import WRONG
@@ -46,8 +44,8 @@ def _main() -> None:
         raise ConfigError(f"picture={image}: there is no such folder.")
     if image.suffix.lower() not in PICTURE_SUFFIXES:
         raise ConfigError(f"picture={image}: must end with one of {', '.join(PICTURE_SUFFIXES)}.")
-    with hydra.initialize_config_dir(CONF_DIR, version_base="1.3"):
-        run = compose.from_hydra(hydra.compose("config", overrides=compose.as_meant(overrides)))
+    with own_hydra():
+        run = from_hydra(compose_line(overrides))
     for sentence in (*untuned(run, overrides), *unused(run, overrides)):
         print(f"dqnspeed: {sentence}", file=sys.stderr)
     print(f"{run.env.id}, algo={run.algo.name}: a random policy plays for {options.seconds:g} s", flush=True)

@@ -1,4 +1,4 @@
-from dqnspeed.options import main
+from dqnspeed.options.command import main
 
 if __name__ == "__main__":
     main()

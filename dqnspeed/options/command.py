@@ -59,7 +59,7 @@ def _page(word: str) -> str:
         return reference.overview()
     name, _, option = word.partition("=")
     if section := sections.get(name):
-        if option:
+        if option and section.options:
             if option not in section.options:
                 known = nearest(option, [*section.options])
                 raise ConfigError(

@@ -1,4 +1,4 @@
-from dqnspeed.play import main
+from dqnspeed.play.command import main
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-from dqnspeed.publish import main
+from dqnspeed.publish.command import main
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-from dqnspeed.report import main
+from dqnspeed.report.command import main
 
 if __name__ == "__main__":
     main()

@@ -26,11 +26,8 @@ def signal_name(number: int) -> str:
 
 
 def ending_signals() -> list[signal.Signals]:
-    """The signals of :data:`ENDING` to handle, without those that a shell has this process ignore.
-
-    Those are SIGHUP under nohup, and SIGINT for a command that a script puts into the background.
-    """
-    return [one for one in ENDING if one is signal.SIGTERM or signal.getsignal(one) is not signal.SIG_IGN]
+    """The signals of :data:`ENDING` to handle; without SIGHUP under nohup, which keeps a run without a terminal."""
+    return [one for one in ENDING if one is not signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
 
 
 class SignalRecorder:

@@ -146,6 +146,7 @@ def test_a_bench_that_is_ended_leaves_a_valid_result_and_no_process(tmp_path: Pa
     [
         ("suite=fast", "suite=fast: choose one of quick, full, micro"),
         ("env.id=ALE/Pnog-v5", "env.id=ALE/Pnog-v5: no ALE game"),
+        ("sweep=num_envs", "sweep=num_envs: a sweep needs the command line of dqnspeed.train."),
         ("out=taken", "out=taken: cannot be made (File exists). Name a new folder."),
         ("out=link/new", "out=link/new: cannot be made (link is a link to nowhere, which does not exist"),
     ],

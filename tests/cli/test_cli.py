@@ -19,7 +19,7 @@ from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
 
 from dqnspeed.cli.errors import explain
-from dqnspeed.cli.main import COMMANDS
+from dqnspeed.cli.main import COMMANDS, module_of
 from dqnspeed.cli.preflight import output_folder
 from dqnspeed.config.options import ConfigError
 from dqnspeed.training.folder_lock import new_folder
@@ -74,9 +74,9 @@ def test_no_two_are_given_the_same_new_folder(tmp_path: Path) -> None:
     assert {tmp_path / "deep" / name for name in ("it", "it_2", "it_40")} <= set(made)
 
 
-@pytest.mark.parametrize("name", ["cli.main", *COMMANDS])
+@pytest.mark.parametrize("name", ["dqnspeed.cli.main", *map(module_of, COMMANDS)])
 def test_every_command_prints_its_version(name: str, run_here: Command) -> None:
-    code, shown, errors = run_here(importlib.import_module(f"dqnspeed.{name}"), "--version")
+    code, shown, errors = run_here(importlib.import_module(name), "--version")
     assert (code, errors) == (0, "") and re.fullmatch(r"dqnspeed \S+ \(hydra 1\.\S+, torch 2\.\S+\)\n", shown)
 
 

@@ -32,7 +32,7 @@ def test_every_command_is_listed_with_a_line(arguments: list[str], run_here: Com
     assert (code, errors) == (0, "") and listed == list(main.COMMANDS)
     scripts = re.findall(r'^dqnspeed-(\w+) = "dqnspeed\.', (ROOT / "pyproject.toml").read_text(), re.M)
     assert sorted(scripts) == sorted(listed)
-    assert all(callable(importlib.import_module(f"dqnspeed.{name}").main) for name in listed)
+    assert all(callable(importlib.import_module(main.module_of(name)).main) for name in listed)
 
 
 @pytest.mark.parametrize(

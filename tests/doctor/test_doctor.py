@@ -136,6 +136,7 @@ def test_bad_input_gets_one_sentence(run_here: Command) -> None:
     for line, sentence in {
         "seconds=-3": "seconds=-3.0: must be more than 0.",
         "picture=nowhere/a.png": "picture=nowhere/a.png: there is no such folder.",
+        "sweep=num_envs": "sweep=num_envs: a sweep needs the command line of dqnspeed.train.",
         "picture=a.txt": "picture=a.txt: must end with one of .png,",
         "env=pongg": "env=pongg: there is no such option",
         "-m": "-m: is no option; give KEY=VALUE, where KEY is one of seconds, picture; or GROUP=OPTION and ",
