@@ -18,7 +18,8 @@ class StatusFile(Callback):
 
     def on_report(self, training: TrainingState, metrics: Mapping[str, float]) -> None:
         steps, seconds, mean = training.agent_steps, training.seconds, training.return_mean
-        self._write(training, f"{steps:,} agent steps in {seconds:.0f} s, mean return {mean:.1f}")
+        shown = "-" if mean is None else f"{mean:.1f}"
+        self._write(training, f"{steps:,} agent steps in {seconds:.0f} s, mean return {shown}")
 
     def on_training_end(self, training: TrainingState, summary: Mapping[str, Any]) -> None:
         self._write(training, f"ended by {summary['stopped_by']}")
