@@ -84,7 +84,7 @@ class PPO(ActorCritic, FromRollouts):
         if self.target_kl is not None and self.adaptive_kl_target is not None:
             raise ConfigError(
                 f"algo.target_kl={self.target_kl:g}: leaves updates out, and algo.adaptive_kl_target needs all of a "
-                f"rollout. Set one of them to null."
+                f"rollout. Set algo.target_kl=null, or algo.adaptive_kl_target=null with adaptive_kl_target_final=null."
             )
         if self.normalize_advantage and self.batch_size == 1:
             raise ConfigError("algo.batch_size=1: algo.normalize_advantage=true needs at least 2.")

@@ -43,7 +43,5 @@ def _departures(run: RunConfig, game: AtariGame) -> Iterator[str]:
             yield f"env.{key}={str(value).lower()}"
     if typed(run.wrappers, Wrappers).adds_stages:
         yield f"wrappers={run.wrappers.name}"
-    if run.stop.on == "eval" and run.eval.noop_max not in (0, STANDARD["noop_max"]):  # the games that are reported
-        yield f"eval.noop_max={run.eval.noop_max}"
     if game.sticky_actions not in (0, 0.25):
         yield f"env.sticky_actions={game.sticky_actions:g}"

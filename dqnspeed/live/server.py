@@ -58,7 +58,7 @@ class PageServer:
         watched: set while a browser shows the page.
 
     Raises:
-        ConfigError: no port is free.
+        ConfigError: no port is free, or a port cannot be opened.
     """
 
     def __init__(self, page: str, on_message: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}):
@@ -159,11 +159,14 @@ class PageServer:
     async def _get_page(self, request: web.Request) -> web.StreamResponse:
         from aiohttp import web
 
-        page = web.Response(text=self._page, content_type="text/html", headers=HEADERS)
-        await page.prepare(request)
-        await page.write_eof()
-        self._visited_at = time.monotonic()
-        self._visited.set()
+        text = self._page
+        page = web.Response(text=text, content_type="text/html", headers=HEADERS)
+        with contextlib.suppress(ConnectionError):  # the browser has left
+            await page.prepare(request)
+            await page.write_eof()
+            self._visited_at = time.monotonic()
+            if text is self._page:
+                self._visited.set()
         return page
 
     async def _get_socket(self, request: web.Request) -> web.StreamResponse:

@@ -27,7 +27,7 @@ from dqnspeed.system.messages import kind_and_line
 
 NICENESS = 5  # the training comes first
 CLIP_S = 5.0  # of the clips for a notebook
-EXIT_S = 15.0  # after the run, for slow browsers and for a step of the game
+EXIT_S = 15.0  # after a run that was killed, for slow browsers and for a step of the game
 KILLED = "The run ended without a message; it may have been killed."
 
 

@@ -21,7 +21,7 @@ def play_in_browser(options: PlayConfig) -> None:
     """Show ``options.episodes`` games on a page; their results are printed and not kept.
 
     Raises:
-        ConfigError: the agent cannot be loaded, an option does not go with ``screen=web``, or no port is free.
+        ConfigError: the agent cannot be loaded, an option does not go with ``screen=web``, or no port can be opened.
     """
     for name in ("record", "overlay"):
         if getattr(options, name):

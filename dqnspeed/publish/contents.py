@@ -31,7 +31,7 @@ from dqnspeed.tracking.run_folder import (
     read_metrics,
     read_summary,
 )
-from dqnspeed.tracking.trackers import shared_overrides, without_secrets
+from dqnspeed.tracking.trackers import public_options, public_overrides
 from dqnspeed.training import state_file
 
 CURVE_POINTS = 500
@@ -50,7 +50,7 @@ def write_agent(partial: Path, folder: Path, run: str, checkpoint: str, trusted:
     """
     check_inside(folder, [BEGUN, SUMMARY, CONFIG])
     _, state, composed = load_checkpoint(run, checkpoint, folder)
-    config = without_secrets(resume.plain_of(composed))
+    config = public_options(resume.plain_of(composed))
     trust.check_code({"env": config["env"]}, folder, trusted)
     try:
         weights, agent_steps = dict(state["learner"]["network"]), int(state["progress"]["agent_steps"])
@@ -67,7 +67,7 @@ def write_agent(partial: Path, folder: Path, run: str, checkpoint: str, trusted:
             facts |= read_summary(folder, name)
     facts.pop("error", None)  # it may name files of this machine
     facts["protocol"] = protocol_of(compose.from_hydra(composed))
-    facts["overrides"] = shared_overrides(facts.get("overrides", []))
+    facts["overrides"] = public_overrides(facts.get("overrides", []))
     atomic.write_json(partial / BEGUN, facts)
     _write_curve(partial, read_metrics(folder)[0])
     return {**facts, "config": config, "checkpoint_steps": agent_steps, "half": half}

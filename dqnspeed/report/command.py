@@ -155,12 +155,15 @@ def _show_progress(report: Report, out: Path, server: PageServer | None) -> None
         page, text = out / PAGE, render_page(report, out, REFRESH_S)
         if server is not None:
             server.set_page(text)
+        places = [] if server is None else [server.url]
         try:
             atomic.write_text(page, text)
+            places.append(page.absolute().as_uri())
         except OSError as error:  # the next time there may be room
             print(f"dqnspeed: {page}: cannot be written ({error.strerror}).", file=sys.stderr)
-        also = "" if server is None else f"{server.url} and "
-        sentence += f" {also}{page.absolute().as_uri()} show{'s' if server is None else ''} the page. Ctrl-C ends it."
+        if places:
+            sentence += f" {' and '.join(places)} show{'s' * (len(places) == 1)} the page."
+        sentence += " Ctrl-C ends it."
     print(f"dqnspeed: {sentence}", file=sys.stderr, flush=True)
 
 

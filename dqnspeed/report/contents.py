@@ -74,7 +74,7 @@ class Report:
         """Sentences to read before the numbers."""
         counts = Counter(remark.partition(":")[0] for run in self.runs for remark in run.remarks)
         found = [WARNINGS[remark].format(n, len(self.runs)) for remark, n in counts.items() if remark in WARNINGS]
-        found += self.scores.left_out if self.scores else []
+        found += self.scores.remarks if self.scores else []
         found += self._mixed_protocols()
         for rung in self.rungs:
             options = rung.differing_options

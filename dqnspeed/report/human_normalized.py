@@ -126,12 +126,12 @@ class HumanNormalizedScores:
     """The human-normalised scores of a report.
 
     Attributes:
-        left_out: sentences on runs without a score, and on games with more runs than others.
+        remarks: sentences on runs without a score, and on games with more runs than others.
         note: how the scores were computed.
     """
 
     recipes: list[RecipeScores]
-    left_out: list[str]
+    remarks: list[str]
     note: str = NOTE
 
     @property
@@ -227,13 +227,13 @@ def scores_of(rungs: Sequence[Rung]) -> HumanNormalizedScores:
             f"metric=hns: no run is of a game with random and human scores ({', '.join(unknown)}). "
             f"Leave metric=hns out."
         )
-    left_out = list[str]()
+    remarks = list[str]()
     if unknown:
         games = ", ".join(f"{game} ({n} run{'s' if n > 1 else ''})" for game, n in unknown.items())
-        left_out.append(f"No random and human scores are known of {games}, left out of {SCORE}s.")
+        remarks.append(f"No random and human scores are known of {games}, left out of {SCORE}s.")
     for sentence, number in (("No mean return yet", num_waiting), ("Failed before it trained", num_failed)):
         if number:
-            left_out.append(f"{sentence}: {number} run{'s' if number > 1 else ''}, left out of {SCORE}s.")
+            remarks.append(f"{sentence}: {number} run{'s' if number > 1 else ''}, left out of {SCORE}s.")
     recipes = list[RecipeScores]()
     for number, ((recipe, protocol, goal), runs_of) in enumerate(found.items()):
         others = [key for key in found if key[0] == recipe]
@@ -243,8 +243,8 @@ def scores_of(rungs: Sequence[Rung]) -> HumanNormalizedScores:
         scores = [GameScores(game, runs) for game, runs in sorted(runs_of.items())]
         recipes.append(RecipeScores(number, name, protocol, scores))
         if len({len(game.runs) for game in scores}) > 1:
-            left_out.append(f"The games of {name} have different numbers of seeds, and the IQM weighs runs.")
-    return HumanNormalizedScores(recipes, left_out)
+            remarks.append(f"Games of {name} have different numbers of runs; those with more count more in the IQM.")
+    return HumanNormalizedScores(recipes, remarks)
 
 
 def _format_scores(scores: list[float]) -> str:

@@ -12,7 +12,7 @@ from dqnspeed.envs import Episode
 from dqnspeed.system.signals import EXIT_CODES
 from dqnspeed.tracking.callbacks import Callback, TrainingState
 from dqnspeed.tracking.run_folder import TENSORBOARD, flat
-from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, register_tracker, without_secrets
+from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, public_options, register_tracker
 
 EVENTS = "events.out.tfevents.*"
 FAILED = (None, "error", *EXIT_CODES)
@@ -39,7 +39,7 @@ class TensorBoard(Callback):
         purge = None if resumed_at is None else resumed_at + 1  # later steps are trained again
         self._writer = SummaryWriter(str(earlier[0].parent if earlier else own), purge_step=purge)
         self._writer.add_text("run", name)
-        lines = json.dumps(without_secrets(training.options), indent=2, default=str).splitlines()
+        lines = json.dumps(public_options(training.options), indent=2, default=str).splitlines()
         self._writer.add_text("config", "\n".join(f"    {line}" for line in lines))  # code of Markdown
         plain = flat(hyperparameters(training.options))
         options = {key: v if isinstance(v, (int, float, str)) else json.dumps(v) for key, v in plain.items()}

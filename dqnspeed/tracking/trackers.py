@@ -66,12 +66,12 @@ def make_trackers(config: TrackingConfig) -> list[Callback]:
     return made
 
 
-def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+def public_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options for other people: without ``tracking.kwargs``, which may hold passwords."""
     return {**options, "tracking": {**options.get("tracking", {}), "kwargs": {}}}
 
 
-def shared_overrides(overrides: Sequence[str]) -> list[str]:
+def public_overrides(overrides: Sequence[str]) -> list[str]:
     """Overrides for other people: without ``tracking.kwargs``, which may hold passwords, and without ``live``."""
     return [one for one in overrides if not one.lstrip("+").startswith(("tracking.kwargs", "live="))]
 

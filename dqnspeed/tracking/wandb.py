@@ -22,7 +22,7 @@ from dqnspeed.system.signals import EXIT_CODES
 from dqnspeed.tracking.callbacks import Callback, TrainingState
 from dqnspeed.tracking.metrics import MEAN_RETURNS
 from dqnspeed.tracking.run_folder import BEST, WANDB, WANDB_ID, read_overrides
-from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, register_tracker, shared_overrides
+from dqnspeed.tracking.trackers import EPISODE_METRICS, hyperparameters, public_overrides, register_tracker
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class WandB(Callback):
                 group=tracking.group or training.group or first,
                 job_type="train",
                 tags=[tag[:MAX_TAG] for tag in dict.fromkeys(tags)],
-                notes=messages.command("train", *shared_overrides(read_overrides(folder)))[:MAX_NOTES],
+                notes=messages.command("train", *public_overrides(read_overrides(folder)))[:MAX_NOTES],
                 dir=str(folder),
                 mode=mode,
                 config=hyperparameters(training.options),

@@ -27,9 +27,6 @@ def test_every_backend_plays_by_the_standard(backend: str) -> None:
     [
         ("env.id=ALE/Pong-v5", "standard (sticky 0.25)"),
         (STICKY, "standard (sticky 0.25)"),
-        ("stop.on=eval eval.every_steps=1000", "standard"),
-        ("stop.on=eval eval.every_steps=1000 eval.noop_max=1", "custom (eval.noop_max=1)"),
-        ("eval.noop_max=1", "standard"),
         (f"wrappers.stack=2 {STICKY}", "custom (wrappers.stack=2, env.sticky_actions=0.25)"),
         ("env.sticky_actions=0.1", "custom (env.sticky_actions=0.1)"),
         ("env.full_action_space=true", "custom (env.full_action_space=true)"),

@@ -281,7 +281,7 @@ def test_the_target_network_starts_from_the_weights_too(tmp_path: Path) -> None:
             r"was trained by the protocol custom \(env\.max_episode_frames=200\), and this run has custom "
             r"\(wrappers\.noop_max=0, env\.max_episode_frames=200\)\. Use its wrappers and env\.",
         ),
-        (["model.input_scale=64"], r"was trained with model\.input_scale=null\. Use it\."),
+        (["model.input_scale=64"], r"was trained with another input scale\. Use model\.input_scale=null\."),
     ],
     ids=["model", "algo", "protocol", "scale"],
 )

@@ -228,7 +228,7 @@ def test_different_numbers_of_seeds_are_said(tmp_path: Path) -> None:
         write_run(tmp_path / str(number), env, 1.0, number, label=f"lean env={env}")
     scores = read(tmp_path, metric="hns").scores
     assert scores is not None
-    assert scores.left_out == ["The games of lean have different numbers of seeds, and the IQM weighs runs."]
+    assert scores.remarks == ["Games of lean have different numbers of runs; those with more count more in the IQM."]
 
 
 def test_one_protocol_is_told_once_and_splits_nothing(tmp_path: Path) -> None:
