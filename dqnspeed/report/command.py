@@ -189,7 +189,7 @@ def _write_files(report: Report, out: Path, export: str | None) -> None:
             written += write_csv(report.rungs, out)
         print(f"\n{', '.join(map(str, written))}{missing}", flush=True)
     except OSError as error:
-        reason = f"{error.filename2 or error.filename}: cannot be written ({error.strerror})"
+        reason = f"{error.filename2 or error.filename or out}: cannot be written ({error.strerror})"
         report.problems.append(f"{reason}. Name another folder with out=FOLDER.")
 
 

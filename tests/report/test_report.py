@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Command, make_toy, train_in
+from full_disk import file_size_limit
 from PIL import Image
 
 from dqnspeed.report import command as report
@@ -455,6 +456,13 @@ def test_a_folder_that_cannot_be_written_is_named_and_the_table_shown(runs: Path
     code, shown, errors = run_report(runs / "a")
     assert code == 1 and rows_of(shown)
     assert errors.startswith(f"dqnspeed: {runs / 'a' / 'report.html'}: cannot be written (Is a directory). Name anoth")
+
+
+def test_a_full_disk_is_named_by_the_folder(runs: Path, run_report: Command) -> None:
+    with file_size_limit(100):
+        code, shown, errors = run_report(runs / "a")
+    assert code == 1 and rows_of(shown)
+    assert errors.startswith(f"dqnspeed: {runs / 'a'}: cannot be written (File too large). Name another folder")
 
 
 def test_options_are_no_folders(runs: Path, run_report: Command, monkeypatch: pytest.MonkeyPatch) -> None:
