@@ -146,8 +146,9 @@ def _begin(
         server._forkserver_address, server.ensure_running = address, lambda: None
     os.setsid()
     # The server blocks these signals.
-    held = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
+    held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also if the tests run under nohup
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
@@ -23,6 +25,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from dqnspeed.cli.errors import explain, is_user_error
 from dqnspeed.cli.preflight import check_run
 from dqnspeed.config.schema import RunConfig
+from dqnspeed.tracking import published
 
 ROOT = TESTS.parent
 DOCS = ROOT / "docs"
@@ -141,9 +144,9 @@ def check_make(target: str, *variables: str) -> None:
 
 def check_install(packages: Sequence[str]) -> None:
     for package in packages:
-        extra = re.fullmatch(r"dqnspeed\[(\w+)\]", package)
-        assert extra is None or f"\n{extra[1]} = [" in text_of("pyproject.toml"), package
-        assert not package.startswith("./") or (ROOT / package.partition("[")[0]).is_dir(), package
+        if found := re.fullmatch(r"(dqnspeed|\.[/\w-]*)(?:\[([\w,]+)\])?", package):
+            known = (ROOT / found[1].replace("dqnspeed", ".") / "pyproject.toml").read_text()
+            assert all(f"\n{extra} = [" in known for extra in (found[2] or "").split(",") if extra), package
 
 
 @pytest.mark.slow
@@ -180,6 +183,41 @@ def test_the_code_of_the_python_guide_runs(tmp_path: Path, monkeypatch: pytest.M
     for language, block in FENCE.findall(text_of("docs/how-to/python.md")):
         if language == "python":
             exec(block, names)
+
+
+def test_the_environment_of_the_tutorial_can_be_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = FENCE.findall(text_of("docs/tutorials/own_environment.md"))
+    code, *changes = [block for language, block in blocks if language == "python"]
+    for new, old in zip(
+        changes,
+        (
+            "    def __init__(self, render_mode=None):\n",
+            "        return self._observation(), reward, self.landed == BALLS, False, {}\n",
+        ),
+        strict=True,
+    ):
+        assert code.count(old) == 1
+        code = code.replace(old, new)
+    (tmp_path / "catch.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = check_run(make_run("experiment=own_env", "env.id=catch:Catch", "env.kwargs={balls: 20}"))
+    assert spec.frame_shape == (3,)
+
+
+def test_the_guide_has_the_scores_of_the_zoo() -> None:
+    rows = re.findall(r"^\| `zoo:(\w+)` \|[^|]*\| ([\d,.]+) ± ([\d,.]+) \|$", text_of("docs/how-to/share.md"), re.M)
+    assert [game for game, *_ in rows] == published.zoo()
+    for game, *shown in rows:
+        found = json.loads((published.ZOO / game / "evaluation.json").read_text())
+        for text, key in zip(shown, ("return_mean", "return_std"), strict=True):
+            assert text == f"{found[key]:,.{len(text.partition('.')[2])}f}", game
+
+
+@pytest.mark.parametrize("name", ["play", "report", "publish", "doctor", "bench"])
+def test_the_reference_has_every_option_of_a_command(name: str) -> None:
+    [section] = re.findall(rf"^## {name}\n(.*?)^## ", text_of("docs/reference/commands.md"), re.S | re.M)
+    schema = importlib.import_module(COMMANDS[name]).COMMAND_LINE.schema
+    assert set(re.findall(r"^\| `(\w+)=", section, re.M)) == {field.name for field in dataclasses.fields(schema)}
 
 
 def anchors(page: Path) -> set[str]:

@@ -15,9 +15,6 @@ import dqnspeed
 HOUSE = Path(dqnspeed.__file__).parent
 ROOT = HOUSE.parent
 COMMANDS = ["train.py", "play", "publish", "doctor", "report", "options", "bench"]
-FOLDERS = (
-    "live agents cli training actors tracking algorithms exploration buffers networks execution envs config system"
-).split()
 ALGORITHMS = sorted(path.stem for path in (ROOT / "conf" / "algo").glob("*.yaml"))
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -64,11 +61,6 @@ def test_no_imports_form_a_cycle() -> None:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
-
-
-def test_the_folders_are_those_of_the_layout() -> None:
-    entries = {path.name for path in HOUSE.iterdir()} - {"__pycache__", "py.typed", "__init__.py", "zoo"}
-    assert entries == {*COMMANDS, *FOLDERS}
 
 
 def test_modules_are_short() -> None:

@@ -40,7 +40,6 @@ COMMAND_LINE = CommandLine(
     "Compare the speed of each part of a training in this source tree with its speed at a commit.",
     Options,
     others="GROUP=OPTION and KEY=VALUE of dqnspeed.train",
-    is_other=lambda _: True,
 )
 
 

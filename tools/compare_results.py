@@ -37,7 +37,6 @@ COMMAND_LINE = CommandLine(
     "Compare two files bench.json.",
     Options,
     others="two files bench.json",
-    is_other=lambda _: True,
 )
 
 

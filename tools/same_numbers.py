@@ -27,12 +27,6 @@ from typing import Any
 from safetensors import safe_open
 
 ROOT = Path(__file__).resolve().parents[1]
-# Renamed options: name in the working tree -> name at earlier commits.
-EARLIER_OPTIONS: dict[str, str] = {
-    "algo.adaptive_kl_target": "algo.target_kl", "algo.adaptive_kl_target_final": "algo.target_kl_final",
-}  # fmt: skip
-# Renamed metrics: earlier name -> name in the working tree.
-RENAMED_METRICS: dict[str, str] = {}
 COMPARED = "train/"  # other metrics contain times
 
 COMMON = (
@@ -92,31 +86,10 @@ print(json.dumps({**learner.stats(), "weights": hashlib.sha256(b"".join(weights)
 """
 
 
-def options_at(tree: Path, options: tuple[str, ...]) -> list[str]:
-    """``options`` with the names that they have in ``tree``."""
-    return [option if known_at(tree, option) else earlier(option) for option in options]
-
-
-def known_at(tree: Path, option: str) -> bool:
-    key, _, value = option.partition("=")
-    group, _, name = key.partition(".")
-    files = list((tree / "conf" / group).glob("**/*.yaml")) if (tree / "conf" / group).is_dir() else []
-    if name and files:
-        return any(line.strip().startswith(f"{name}:") for file in files for line in file.read_text().splitlines())
-    return not files or any(file.stem == value for file in files)
-
-
-def earlier(option: str) -> str:
-    if option in EARLIER_OPTIONS:
-        return EARLIER_OPTIONS[option]
-    key, _, value = option.partition("=")
-    return f"{EARLIER_OPTIONS.get(key, key)}={value}"
-
-
 def numbers_of(tree: Path, options: tuple[str, ...]) -> dict[str, Any]:
     """Train with the code of ``tree``; returns the metrics, the returns and a hash of the weights."""
     with tempfile.TemporaryDirectory(prefix="numbers-") as folder:
-        overrides = [*options_at(tree, options), f"hydra.run.dir={folder}/run"]
+        overrides = [*options, f"hydra.run.dir={folder}/run"]
         python(tree, "-m", "dqnspeed.train", *overrides)
         return recorded(Path(folder, "run"))
 
@@ -134,7 +107,6 @@ def recorded(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for line in (folder / "metrics.jsonl").read_text().splitlines():
         for name, value in json.loads(line).items():
-            name = RENAMED_METRICS.get(name, name)
             if name.startswith(COMPARED) and value is not None and not math.isnan(value):
                 found.setdefault(name, []).append(value)
     with (folder / "episodes.csv").open(newline="") as file:

@@ -127,10 +127,8 @@ class AlternatingActor(SerialActor):
     def collect(self, limit: float, wait: bool) -> Collected:
         """Start a step of one group, and store the rows of the other."""
         first = (0, self._groups[0].num_envs)
-        rows, allowed = (
-            [self._buffer.storage.rows_written(env_index) for env_index in first],
-            self._buffer.rows_allowed(),
-        )
+        rows = [self._buffer.storage.rows_written(env_index) for env_index in first]
+        allowed = self._buffer.rows_allowed()
         stepping = self._stepping
         if stepping is None:
             stepping = int(rows[0] > rows[1])

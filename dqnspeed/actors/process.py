@@ -24,7 +24,6 @@ from dqnspeed.actors.worker import (
     SharedState,
     SharedWeights,
     WeightSnapshot,
-    all_weights,
     run_worker,
 )  # fmt: skip
 from dqnspeed.buffers import SharedStorage
@@ -189,7 +188,7 @@ class WeightPublisher:
         self._on_gpu = next(network.parameters()).device.type == "cuda"
         self._landing = {
             name: torch.empty(t.shape, dtype=t.dtype, pin_memory=self._on_gpu)
-            for name, t in all_weights(network).items()
+            for name, t in network.state_dict().items()
         }
         self._version = int(network.version)  # newest version that is copied or on its way
         self._landed: torch.cuda.Event | None = None
@@ -201,8 +200,8 @@ class WeightPublisher:
         version = int(self._network.version)
         if self._is_on_its_way or version == self._version:
             return
-        for name, tensor in all_weights(self._network).items():
-            self._landing[name].copy_(tensor.detach(), non_blocking=True)
+        for name, tensor in self._network.state_dict().items():
+            self._landing[name].copy_(tensor, non_blocking=True)
         if self._on_gpu:
             self._landed = torch.cuda.Event()
             self._landed.record()

@@ -172,7 +172,7 @@ class WeightSnapshot:
     """
 
     def __init__(self, network: Network, lock: Path):
-        self._copy = {name: t.detach().to("cpu", copy=True).share_memory_() for name, t in all_weights(network).items()}
+        self._copy = {name: t.to("cpu", copy=True).share_memory_() for name, t in network.state_dict().items()}
         self._version = network.version.clone().share_memory_()
         self._lock = lock
         self._to_device: ToDevice | None = None
@@ -187,10 +187,10 @@ class WeightSnapshot:
     def refresh(self, network: Network) -> None:
         if int(network.version) == int(self._version):  # a single number needs no lock
             return
-        weights = all_weights(network)
+        weights = network.state_dict()
         if self._to_device is None:
             self._to_device = ToDevice(next(iter(weights.values())).device, pin_memory=True)
-        with self._locked(fcntl.LOCK_SH), torch.no_grad():
+        with self._locked(fcntl.LOCK_SH):
             copies = self._to_device(self._copy)
             for name, tensor in weights.items():
                 tensor.copy_(copies[name])
@@ -212,11 +212,6 @@ class WeightSnapshot:
         with self._lock.open("a") as lock:  # closing the file releases its lock
             fcntl.flock(lock, how)
             yield
-
-
-def all_weights(network: Network) -> dict[str, Tensor]:
-    """All parameters and buffers of a network, without ``version``."""
-    return dict(network.state_dict(keep_vars=True))
 
 
 # Counters of one actor process, in memory that is shared with the learner.

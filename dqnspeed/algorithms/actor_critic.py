@@ -46,10 +46,6 @@ class ActorCritic(Algorithm):
     ) -> Policy:
         return CategoricalPolicy(network, run.execution, device, rng)
 
-    @property
-    def entropy_bonus(self) -> float | None:
-        return self.ent_coef
-
     def annealed(self) -> Iterator[tuple[str, float, float]]:
         yield "entropy bonus", self.ent_coef, self.ent_coef_final
 

@@ -119,11 +119,6 @@ class Algorithm(AlgoConfig):
         if "model" in self.uses:
             typed(run.model, Model).check_shape(spec.observation_shape)
 
-    @property
-    def entropy_bonus(self) -> float | None:
-        """Weight of the entropy in the loss, of algorithms whose policy is random."""
-        return None
-
     def metrics(self, learner: Any) -> dict[str, float]:
         """Metrics of a report in addition to the metrics of updates."""
         return {}

@@ -18,7 +18,7 @@ from dqnspeed.algorithms.update_metrics import LIKELY_CAUSES, NotFiniteError, Up
 from dqnspeed.buffers import RolloutBuffer
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import EnvSpec
-from dqnspeed.execution.optimizers import lr_at, set_lr
+from dqnspeed.execution.optimizers import annealed, set_lr
 from dqnspeed.execution.transfer import DeviceTimer
 from dqnspeed.networks.base import Network, as_tensors
 from dqnspeed.networks.weight_gradient import make_quick
@@ -104,8 +104,11 @@ class GradientLearner:
         self.decay_updates = due / share if due else math.inf
 
     def learning_rate(self) -> float | Tensor:
-        """Learning rate of the next step."""
-        return lr_at(self.update_count + self.skipped, self.run.optimizer, self.decay_updates)
+        """Learning rate of the next step: linear from ``lr`` to ``lr_final``, then constant."""
+        optimizer = self.run.optimizer
+        if optimizer.lr_final is None:
+            return optimizer.lr
+        return annealed(self.update_count + self.skipped, optimizer.lr, optimizer.lr_final, self.decay_updates)
 
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
         """Copy ``weights`` into the network and the target network, before the first update."""

@@ -46,7 +46,6 @@ COMMAND_LINE = CommandLine(
     ABOUT,
     BenchConfig,
     others="GROUP=OPTION and KEY=VALUE of dqnspeed.train",
-    is_other=lambda _: True,
 )
 
 

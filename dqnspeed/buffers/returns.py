@@ -37,14 +37,13 @@ def vtrace(
     log_ratios: Array,
     gamma: float,
     lam: float,
-    max_rho: float = 1.0,
 ) -> tuple[Array, Array]:
     """Targets of the values, and advantages, of V-trace, each ``(N, T) float32``.
 
     Espeholt et al. 2018, section 4.1, equation 1, with the lambda of remark 2:
 
-    ``v[t] = V[t] + δ[t] + γ c[t] (v[t+1] - V[t+1])`` with ``δ[t] = ρ[t] (r[t] + γ V[t+1] - V[t])``, ``ρ = min(max_rho,
-    ratio)`` and ``c = λ min(1, ratio)``; the advantage is ``r[t] + γ v[t+1] - V[t]``. Nothing follows a terminated
+    ``v[t] = V[t] + δ[t] + γ c[t] (v[t+1] - V[t+1])`` with ``δ[t] = ρ[t] (r[t] + γ V[t+1] - V[t])``, ``ρ = min(1,
+    ratio)`` and ``c = λρ``; the advantage is ``r[t] + γ v[t+1] - V[t]``. Nothing follows a terminated
     step, and only ``V[t+1]``, the value of the last observation, follows a truncated one.
 
     Args:
@@ -52,8 +51,8 @@ def vtrace(
         values: ``(N, T + 1)``, by the present network; other arguments as of :func:`lambda_returns`.
     """
     xp, ended, before = arrays.xp, terminated | truncated, values[:, :-1]
-    ratios = xp.exp(log_ratios)
-    rho, c = xp.clip(ratios, None, max_rho), lam * xp.clip(ratios, None, 1.0)
+    rho = xp.clip(xp.exp(log_ratios), None, 1.0)
+    c = lam * rho
     following = xp.where(terminated, 0, values[:, 1:])
     errors = rho * (rewards + gamma * following - before)
     corrections = _accumulated(arrays, errors, gamma * c, ended, xp.zeros_like(values[:, -1]))  # v - V

@@ -46,8 +46,9 @@ def run_app(job: Callable[..., Any], prints: bool = True) -> None:
     try:
         with one_sentence():
             job()
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    except KeyboardInterrupt as error:
+        received = [each for each in error.args if isinstance(each, signal.Signals)]
+        sys.exit(128 + (received or [signal.SIGINT])[0])
     finally:
         print(*sweep.table(), sep="\n", end="\n" if sweep.jobs else "", flush=True)
         for line in sweep.problems():

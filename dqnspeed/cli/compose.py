@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from hydra.core.utils import JobRuntime
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from hydra.version import VersionBase
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
@@ -97,10 +96,8 @@ def from_hydra(cfg: DictConfig) -> RunConfig:
 
 
 def _typed(cfg: DictConfig) -> RunConfig:
-    own = copy.copy(cfg)
-    with open_dict(own):
-        own.pop("hydra", None)
-    plain = cast("dict[str, Any]", OmegaConf.to_container(own))  # without the types it was composed with
+    plain = cast("dict[str, Any]", OmegaConf.to_container(cfg))  # without the types it was composed with
+    plain.pop("hydra", None)
     for name, group in GROUPS.items():
         if group.fallback and isinstance(plain.get(name), dict) and plain[name].get("name") in (None, "???"):
             plain[name]["name"] = group.fallback  # a user's option file need not have this label
@@ -159,17 +156,17 @@ def _refused(key: str, plain: dict[str, Any]) -> str:
 
 def changed(run: RunConfig, overrides: Iterable[str]) -> set[str]:
     """The keys whose values in ``run`` differ from its rung; the keys in ``overrides`` if the rung has no file here."""
-    rung = _rung(run.experiment.name, run)
+    rung = _rung(run)
     return changes.keys_of(overrides) if rung is None else changes.differences(run, rung)
 
 
-def _rung(name: str, run: RunConfig) -> RunConfig | None:
-    """The configuration of a rung, with the values that rules chose for ``run``; ``None`` if it cannot be composed."""
+def _rung(run: RunConfig) -> RunConfig | None:
+    """The rung of ``run``, with the values that rules chose for it; ``None`` if it cannot be composed."""
     begun = GlobalHydra.instance().is_initialized()  # then the command line may have named more folders of files
     try:
         with contextlib.nullcontext() if begun else own_hydra():
             loader = GlobalHydra.instance().config_loader()
-            cfg = loader.load_configuration("config", [f"experiment={name}"], RunMode.RUN)
+            cfg = loader.load_configuration("config", [f"experiment={run.experiment.name}"], RunMode.RUN)
             if cfg.backend.name == "auto":
                 cfg.backend = schemas.writable(type(run.backend)(run.backend.name))
             ruled: dict[str, Any] = {"wrappers.crop": [], "execution.precision": "auto", "execution.compile": None}

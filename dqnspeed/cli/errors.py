@@ -68,7 +68,7 @@ def explain(error: BaseException, arguments: Sequence[str] | None = None) -> str
         place = f"{mark.name}, line {mark.line + 1}" if mark.buffer is None else mark.buffer.rstrip("\0")
         return f"{place}: {getattr(error, 'problem', '')}."
     if isinstance(error, MissingConfigException):
-        return _explain_missing_option(error, text)
+        return _explain_missing_option(error)
     if isinstance(error, OSError):
         return f"{error.filename or 'the output folder'}: {error.strerror}."
     if sweep := re.search(r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'", text):
@@ -120,7 +120,7 @@ def _explain_type(full_key: str, text: str) -> str:
 _LAUNCHERS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "joblib": "joblib"}  # the extra of each launcher
 
 
-def _explain_missing_option(error: MissingConfigException, text: str) -> str:
+def _explain_missing_option(error: MissingConfigException) -> str:
     missing = error.missing_cfg_file
     group, _, name = str(missing).rpartition("/")
     allowed = list(error.options or [])

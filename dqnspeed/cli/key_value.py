@@ -25,15 +25,15 @@ class CommandLine(Generic[T]):
         call: the command and its arguments, for the help.
         about: purpose of the command.
         schema: a frozen dataclass of options, whose fields are made by :func:`dqnspeed.config.options.option`.
-        others: other arguments of the command, in words.
-        is_other: whether an argument that sets no option is such an argument.
+        others: other arguments of the command, in words; empty: it takes none.
+        is_other: whether an argument that sets no option is such an argument; by default every one.
     """
 
     call: str
     about: str
     schema: type[T]
     others: str = ""
-    is_other: Callable[[str], bool] = lambda _: False
+    is_other: Callable[[str], bool] = lambda _: True
 
     def read(self, arguments: Sequence[str]) -> tuple[T, list[str]]:
         """Read the options and the other arguments; ``--help`` prints the help and exits.
@@ -51,7 +51,7 @@ class CommandLine(Generic[T]):
             key, equals, _ = argument.partition("=")
             if equals and key in kinds:
                 values[key] = _value(argument, kinds[key])
-            elif not argument.startswith("-") and self.is_other(argument):
+            elif self.others and not argument.startswith("-") and self.is_other(argument):
                 others.append(argument)
             else:
                 near = nearest(key.lstrip("-"), list(kinds))

@@ -6,7 +6,6 @@ Trial ``n`` is the job in the folder ``n``. A resumed sweep continues the trials
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from dqnspeed.cli.key_value import typed
 from dqnspeed.cli.sweep import sweep, swept
 from dqnspeed.cli.sweep_record import Job, Outcome, outcome
 from dqnspeed.config.changes import without_escapes
-from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.options import ConfigError, check_installed, option
 from dqnspeed.system import messages
 from dqnspeed.tracking import Callback, TrainingState
 from dqnspeed.tracking.run_folder import STUDY
@@ -61,7 +60,7 @@ def options_of(given: Mapping[str, Any]) -> StudyOptions:
     """
     made = {name: given[name] for name in ("sampler", "pruner") if name in given}
     options = typed(StudyOptions, {**given, **dict.fromkeys(made)})
-    return replace(options, sampler=made["sampler"], pruner=made["pruner"])
+    return replace(options, **made)
 
 
 def is_study(config: Any) -> bool:
@@ -71,8 +70,7 @@ def is_study(config: Any) -> bool:
 
 def check_options(config: DictConfig) -> None:
     """Raise :class:`ConfigError` if the options of the search cannot be used."""
-    if importlib.util.find_spec("optuna") is None:
-        raise ConfigError("hydra/sweeper=optuna: needs Optuna; pip install 'dqnspeed[optuna]' brings it.")
+    check_installed("hydra/sweeper=optuna", "optuna", "optuna")
     given = cast("dict[str, Any]", OmegaConf.to_container(config.hydra.sweeper, resolve=True))
     try:
         options = options_of({key: value for key, value in given.items() if key not in ("_target_", "params")})
@@ -277,7 +275,7 @@ def _dimension(override: Override) -> Suggest:
     if not choices:
         raise ConfigError(f"{override.input_line}: has no values.")
     if isinstance(value, RangeSweep) and not value.shuffle and all(choice.lstrip("-").isdigit() for choice in choices):
-        first, last, step = int(choices[0]), int(choices[-1]), abs(int(value.step or 1))
+        first, last, step = int(choices[0]), int(choices[-1]), abs(int(value.step))
         low, high = min(first, last), max(first, last)
         return lambda trial: trial.suggest_int(key, low, high, step=step)
     values = {_number(without_escapes(choice)): choice for choice in choices}

@@ -6,7 +6,6 @@ sweep if one machine is lost, and at Ctrl-C it gives jobs no time to save.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from omegaconf import DictConfig, open_dict
 from dqnspeed.actors.ray.cluster import check_address, check_room, connected
 from dqnspeed.cli.key_value import typed
 from dqnspeed.cli.sweep import sweep
-from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.options import ConfigError, check_installed, option
 from dqnspeed.system import machine
 
 log = logging.getLogger(__name__)
@@ -47,8 +46,7 @@ def check_launcher(launcher: DictConfig) -> None:
     """Raise :class:`ConfigError` if ``launcher`` is Ray's, and its options cannot be used."""
     if not is_ray(launcher):
         return
-    if importlib.util.find_spec("ray") is None:
-        raise ConfigError("hydra/launcher=ray: needs Ray; pip install 'dqnspeed[ray]' brings it.")
+    check_installed("hydra/launcher=ray", "ray", "ray")
     try:
         options = typed(RayOptions, {str(key): value for key, value in launcher.items() if key != "_target_"})
     except ConfigError as error:

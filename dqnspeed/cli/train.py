@@ -172,7 +172,7 @@ def train_and_print(request: RunRequest) -> dict[str, Any]:
     return summary
 
 
-def _next(folder: Path, overrides: Sequence[str], flags: Sequence[str] = ()) -> Iterator[str]:
+def _next(folder: Path, overrides: Sequence[str], flags: Sequence[str]) -> Iterator[str]:
     """Commands that use the run in ``folder`` or repeat it, one a line.
 
     Args:

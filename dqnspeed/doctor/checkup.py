@@ -13,6 +13,7 @@ import numpy as np
 
 from dqnspeed import envs
 from dqnspeed.algorithms import algorithm_of
+from dqnspeed.algorithms.actor_critic import ActorCritic
 from dqnspeed.config.schema import RunConfig, typed
 from dqnspeed.envs import EnvSpec, Episode, FrameStack, VectorEnv
 from dqnspeed.execution.arrays import host
@@ -186,7 +187,8 @@ def _episodes(play: RandomPlay, max_episode_steps: int | None) -> Finding:
 def _exploration(run: RunConfig, spec: EnvSpec) -> Finding:
     topic, num_actions = "exploration", spec.num_actions
     algorithm, exploration = algorithm_of(run), typed(run.exploration, Exploration)
-    if (bonus := algorithm.entropy_bonus) is not None:
+    if isinstance(algorithm, ActorCritic):
+        bonus = algorithm.ent_coef
         text = (
             f"{num_actions} actions, entropy bonus {bonus:g} (a uniform policy has entropy {np.log(num_actions):.2f})"
         )

@@ -33,7 +33,6 @@ COMMAND_LINE = CommandLine(
     ABOUT,
     DoctorConfig,
     others="GROUP=OPTION and KEY=VALUE of dqnspeed.train",
-    is_other=lambda _: True,
 )
 
 

@@ -28,23 +28,15 @@ class Wrappers(WrappersConfig):
         """Whether :meth:`wrap` does anything."""
         return type(self).wrap is not Wrappers.wrap
 
-    @property
-    def smallest_side(self) -> int:
-        """Smaller side of an ALE image after ``crop``; less than 1 if ``crop`` keeps nothing."""
-        if not self.crop:
-            return 160
-        top, bottom, left, right = self.crop if len(self.crop) == 4 else [0] * 4
-        return min(bottom - top, right - left)
-
     def check(self, run: RunConfig) -> None:
         super().check(run)
-        if self.crop is not None and (
-            len(self.crop) != 4 or min(self.crop[0], self.crop[2]) < 0 or self.smallest_side < 1
-        ):
-            raise ConfigError(
-                f"wrappers.crop={self.crop}: takes [top, bottom, left, right], the first row and that after the "
-                f"last, and the same of columns, from 0; or null."
-            )
+        if self.crop is not None:
+            top, bottom, left, right = self.crop if len(self.crop) == 4 else [0] * 4
+            if not (0 <= top < bottom and 0 <= left < right):
+                raise ConfigError(
+                    f"wrappers.crop={self.crop}: takes [top, bottom, left, right], the first row and that after the "
+                    f"last, and the same of columns, from 0; or null."
+                )
         if self.tap_frames and self.tap_frames >= self.frame_skip:
             raise ConfigError(
                 f"wrappers.tap_frames={self.tap_frames}: must be less than wrappers.frame_skip={self.frame_skip}, "

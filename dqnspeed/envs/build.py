@@ -40,7 +40,7 @@ def make_env(env: EnvConfig, wrappers: WrappersConfig, render_mode: str | None =
     """One environment with the stages of ``wrappers`` that work on single frames."""
     cv2_threads_off()
     game = atari_game(env)
-    made = make_atari(game, wrappers, render_mode) if game else _make_own(env, render_mode)
+    made = make_atari(game, wrappers.grayscale, render_mode) if game else _make_own(env, render_mode)
     if wrappers.noop_max:
         made = NoopReset(made, wrappers.noop_max)
     if wrappers.fire_reset and game and (fire := fire_index(game)) is not None:

@@ -10,7 +10,7 @@ import gymnasium
 from ale_py.env import AtariEnv
 
 from dqnspeed.config.options import ConfigError, nearest
-from dqnspeed.config.schema import EnvConfig, WrappersConfig
+from dqnspeed.config.schema import EnvConfig
 from dqnspeed.envs.wrappers import action_index
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner in every process
@@ -111,14 +111,14 @@ def _has(rom: str) -> dict[str, list[int]]:
     return {"mode": list(ale.getAvailableModes()), "difficulty": list(ale.getAvailableDifficulties())}
 
 
-def make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: str | None = None) -> gymnasium.Env:
+def make_atari(game: AtariGame, grayscale: bool = True, render_mode: str | None = None) -> gymnasium.Env:
     """ALE's own environment of a game, without sticky actions, one frame a step."""
     made: gymnasium.Env = AtariEnv(
         render_mode=render_mode,
         game=game.rom,
         mode=game.mode,
         difficulty=game.difficulty,
-        obs_type="grayscale" if wrappers is None or wrappers.grayscale else "rgb",
+        obs_type="grayscale" if grayscale else "rgb",
         frameskip=1,
         repeat_action_probability=0.0,  # StickyActions does it: a saved state of ALE lacks the action to repeat
         full_action_space=game.full_action_space,
@@ -130,7 +130,7 @@ def make_atari(game: AtariGame, wrappers: WrappersConfig | None, render_mode: st
 @cache
 def fire_index(game: AtariGame) -> int | None:
     """Index of FIRE; ``None`` if the game has no FIRE, or FIRE changes the reward (as the match in Haunted House)."""
-    env = make_atari(game, None)
+    env = make_atari(game)
     try:
         fire = action_index(env, "FIRE")
         if fire is None:
@@ -150,7 +150,7 @@ def start_rewards(game: AtariGame, fire: bool, noop_max: int) -> dict[int, float
     """
     if not noop_max:
         return None  # FIRE is pressed only where it brings no reward
-    env = make_atari(game, None)
+    env = make_atari(game)
     try:
         noop, press = action_index(env, "NOOP"), fire_index(game) if fire else None
         frame, rewards = env.reset(seed=0)[1]["episode_frame_number"], [0.0]

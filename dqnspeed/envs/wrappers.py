@@ -6,7 +6,6 @@ and for every backend.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -110,11 +109,6 @@ def action_index(env: gymnasium.Env, name: str) -> int | None:
     return meanings.index(name) if name in meanings else None
 
 
-def with_taps(meanings: Sequence[str]) -> list[str]:
-    """ALE's names of actions, then the names of the taps, one for each action but NOOP."""
-    return [*meanings, *(f"{name} TAP" for name in meanings if name != "NOOP")]
-
-
 class FrameSkip(gymnasium.Wrapper):
     """Repeats an action for ``skip`` frames and sums the rewards.
 
@@ -135,7 +129,7 @@ class FrameSkip(gymnasium.Wrapper):
             if self._noop is None:
                 raise ConfigError(f"wrappers.tap_frames={tap}: lets go of an action, and this game's have no NOOP.")
             self._tapped = [i for i in range(len(held)) if i != self._noop]
-            self._names = with_taps(held)
+            self._names = [*held, *(f"{name} TAP" for name in held if name != "NOOP")]
             self.action_space = spaces.Discrete(len(self._names))
         self.max_pool = max_pool and skip > 1
         self.last_two: list[np.ndarray] = []

@@ -124,13 +124,6 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float | Tensor) -> None:
             group["lr"].fill_(lr)
 
 
-def lr_at(update: int | Tensor, optimizer: OptimizerConfig, decay_updates: float) -> float | Tensor:
-    """Learning rate of the ``update``-th update: linear from ``lr`` to ``lr_final``, then constant."""
-    if optimizer.lr_final is None:
-        return optimizer.lr
-    return annealed(update, optimizer.lr, optimizer.lr_final, decay_updates)
-
-
 def annealed(update: int | Tensor, first: float, last: float, decay_updates: float) -> float | Tensor:
     """Linear from ``first`` to ``last`` over ``decay_updates``, then constant; also a tensor is float64."""
     if isinstance(update, Tensor):

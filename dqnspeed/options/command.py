@@ -26,7 +26,6 @@ COMMAND_LINE = CommandLine(
     "Print what each option of dqnspeed.train means, its values, and its default in each option of its group.",
     OptionsConfig,
     others="a group, a key, GROUP=OPTION, or a word to search for",
-    is_other=lambda _: True,
 )
 
 

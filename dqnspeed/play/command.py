@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import signal
 import sys
 
 from dqnspeed.agents.agent import folder_of
@@ -17,7 +16,7 @@ from dqnspeed.play.games import play
 from dqnspeed.play.options import NEWEST_RUN, PlayConfig
 from dqnspeed.play.web import play_in_browser
 from dqnspeed.system import atomic
-from dqnspeed.system.signals import ending_signals
+from dqnspeed.system.signals import interrupt_on_signals
 from dqnspeed.tracking.hub import HUB, pinned
 from dqnspeed.tracking.published import output_of, read_evaluation
 from dqnspeed.tracking.run_folder import PLAYED, newest_run
@@ -72,6 +71,5 @@ def _main() -> None:
 
 def main() -> None:
     """Console entry point; SIGTERM and a closed terminal end it as Ctrl-C does, which deletes an unfinished video."""
-    for number in ending_signals():
-        signal.signal(number, signal.default_int_handler)
+    interrupt_on_signals()
     run_app(_main)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -23,7 +22,7 @@ from dqnspeed.play.options import PlayConfig
 from dqnspeed.publish.card import renamed
 from dqnspeed.publish.contents import write_agent, write_card, write_evaluation, write_film
 from dqnspeed.system import atomic, machine, messages
-from dqnspeed.system.signals import ending_signals
+from dqnspeed.system.signals import interrupt_on_signals
 from dqnspeed.tracking.hub import HUB, check_upload, upload
 from dqnspeed.tracking.published import CARD, copy_published, is_published, write_index
 from dqnspeed.tracking.run_folder import RUNS
@@ -152,6 +151,5 @@ def _main() -> None:
 
 def main() -> None:
     """Console entry point; SIGTERM and a closed terminal end it as Ctrl-C does, which deletes the unfinished folder."""
-    for number in ending_signals():
-        signal.signal(number, signal.default_int_handler)
+    interrupt_on_signals()
     run_app(_main)

@@ -24,7 +24,6 @@ const config = () => ({ responsive: true, displaylogo: false, displayModeBar: na
 const draw = () => plots.forEach((plot) => Plotly.react(element(plot), plot.data, themed(plot), config()));
 
 for (const plot of plots) element(plot).classList.toggle("sideways", "height" in plot.layout);
-draw();
 
 // Light or dark: the system's choice, until the button is pressed.
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -35,7 +34,7 @@ function paint() {
   draw();
 }
 button.hidden = false;
-button.textContent = isDark() ? "Light" : "Dark";
+paint();
 button.addEventListener("click", () => {
   document.documentElement.dataset.theme = isDark() ? "light" : "dark";
   paint();

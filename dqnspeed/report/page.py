@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import os
 import textwrap
@@ -14,6 +13,7 @@ from typing import Any
 from dqnspeed.report.contents import Report
 from dqnspeed.report.figures import COLOURS, Figure, Series
 from dqnspeed.report.runs import return_of
+from dqnspeed.report.tables import escaped
 from dqnspeed.system import atomic
 
 HERE = Path(__file__).parent
@@ -59,7 +59,7 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
     """A figure as Plotly's data and layout, without the colours that depend on light and dark."""
     sideways, stacked = bool(figure.categories), figure.is_stacked
     x, y = (
-        {"title": {"text": _escaped(title), "standoff": TITLE_STANDOFF_PX}, "automargin": True}
+        {"title": {"text": escaped(title), "standoff": TITLE_STANDOFF_PX}, "automargin": True}
         for title in (figure.x, figure.y)
     )
     y["rangemode"] = "tozero" if figure.from_zero else "normal"
@@ -97,7 +97,7 @@ def _traces(figure: Figure, series: Series, number: int, sideways: bool) -> Iter
     """The spread around a mean, as one closed shape; and the points, line or bars."""
     colour, dash = series.look(number)
     rung = None if figure.own_legend else series.rung
-    trace: dict[str, Any] = {"type": "scatter", "name": _escaped(series.name), "meta": rung}
+    trace: dict[str, Any] = {"type": "scatter", "name": escaped(series.name), "meta": rung}
     trace |= {"legendgroup": trace["name"], "showlegend": figure.is_named(series)} if figure.own_legend else {}
     if series.low:
         outline = {"x": [*series.x, *reversed(series.x)], "y": [*series.high, *reversed(series.low)]}
@@ -107,7 +107,7 @@ def _traces(figure: Figure, series: Series, number: int, sideways: bool) -> Iter
     trace |= {"x": series.y, "y": x, "orientation": "h"} if sideways else {"x": x, "y": series.y}
     trace["hovertemplate"] = _hover_template(figure, series, sideways)
     if isinstance(series.text, list):
-        trace["text"] = [_escaped(text) for text in series.text]
+        trace["text"] = [escaped(text) for text in series.text]
     if series.kind == "bar":
         trace |= {"type": "bar", "marker": {"color": colour}, "opacity": 0.9}
     elif series.kind == "games":
@@ -127,22 +127,17 @@ def _traces(figure: Figure, series: Series, number: int, sideways: bool) -> Iter
 def _hover_template(figure: Figure, series: Series, sideways: bool) -> str:
     """Rung, value, ``x`` and seed of a point."""
     value, place = ("x", "y") if sideways else ("y", "x")
-    at = f" at %{{{place}}} {_escaped(figure.x)}" if figure.x else ""
+    at = f" at %{{{place}}} {escaped(figure.x)}" if figure.x else ""
     if series.rung is None and series.kind == "bar":
         at = "<br>%{y}"
-    text = "%{text}" if isinstance(series.text, list) else _escaped(series.text)
+    text = "%{text}" if isinstance(series.text, list) else escaped(series.text)
     text = "" if series.text == series.name else f"<br>{text}"
     return f"<b>%{{fullData.name}}</b><br>%{{{value}:,.5~r}} {figure.y}{at}{text}<extra></extra>"
 
 
-def _escaped(text: str) -> str:
-    """``text`` for Plotly, which does not know the entities of quotation marks."""
-    return html.escape(text, quote=False)
-
-
 def _wrapped(name: str) -> str:
     lines = textwrap.wrap(name, CATEGORY_WIDTH, break_long_words=False, break_on_hyphens=False)
-    return "<br>".join(map(_escaped, lines))
+    return "<br>".join(map(escaped, lines))
 
 
 def _videos(report: Report, folder: Path) -> Iterator[dict[str, str]]:

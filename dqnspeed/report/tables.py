@@ -54,7 +54,7 @@ class Table:
 
 
 def escaped(text: str) -> str:
-    """``text`` for Markdown, where HTML in it would be rendered."""
+    """``text`` for Markdown and Plotly, which render HTML; Plotly knows no entities of quotation marks."""
     return html.escape(text, quote=False)
 
 

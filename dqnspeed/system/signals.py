@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 PREEMPTING = (signal.SIGUSR1, signal.SIGUSR2)  # sent by a cluster that needs the machine
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -28,6 +28,16 @@ def signal_name(number: int) -> str:
 def ending_signals() -> list[signal.Signals]:
     """The signals of :data:`ENDING` to handle; without SIGHUP under nohup, which keeps a run without a terminal."""
     return [one for one in ENDING if one is not signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
+
+
+def interrupt_on_signals() -> None:
+    """Let every signal of :data:`ENDING` raise :class:`KeyboardInterrupt`, whose argument is the signal."""
+    for number in ending_signals():
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt(signal.Signals(number))
 
 
 class SignalRecorder:

@@ -124,11 +124,10 @@ class WandB(Callback):
         # An id that was tried online cannot be used again in this process.
         fresh = resumed_at is None and tracking.wandb == "offline"
         self._run = online or begin("offline", first if fresh else another)
-        self._defined = set[str]()
+        self._defined = {STEP, SECONDS}
         self._videos: list[tuple[Path, int, float]] = []  # videos that may not be written yet, with step and seconds
         self._best: dict[str, Any] = {}  # metadata of the best checkpoint
         for axis in (STEP, SECONDS):
-            self._defined.add(axis)
             self._run.define_metric(axis, hidden=True)
 
     def on_episode_end(self, training: TrainingState, number: int, episode: Episode, video: str = "") -> None:

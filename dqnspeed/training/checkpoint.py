@@ -182,13 +182,13 @@ def best_or_newest(folder: Path) -> Path | None:
     return best if best.is_file() else next(iter(candidates(folder)), None)
 
 
-def discard_newer(folder: Path, used: Path | None) -> None:
+def discard_newer(folder: Path, used: Path) -> None:
     """Rename what is newer than ``used`` to ``*.damaged``, and delete partly written files.
 
     A run resumed from ``used`` must not find checkpoints of its own future.
     """
     paths = candidates(folder)
-    for path in paths[: paths.index(used)] if used in paths else paths:
+    for path in paths[: paths.index(used)]:
         os.replace(path, path.with_suffix(".damaged"))
     atomic.clear(folder)
 

@@ -54,7 +54,7 @@ def test_contract(kind: str, replay: str, device: str | None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["overlap", "process", "process, queue"])
+@pytest.mark.parametrize("kind", ["overlap", "process, queue"])
 def test_processes_start_as_outside_tests(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_processes, "START_METHOD", forked.START_METHOD)
     with Started(make_toy(*CONTRACT, *KINDS[kind])) as started:

@@ -12,7 +12,6 @@ import torch
 from conftest import TOY, make_run
 from torch import Tensor
 
-import dqnspeed
 from dqnspeed.agents.agent import Agent
 from dqnspeed.agents.saliency import check_saliency, saliency, tinted
 from dqnspeed.config.options import ConfigError
@@ -88,7 +87,3 @@ def test_an_agent_is_watched_in_a_notebook(with_saliency: bool, agent: Agent, tm
         frames.append(read[1])
     assert 20 <= len(frames) <= 32  # 120 frames of the console, and the end
     assert agent.watch(seed=3).episode_return == film.episode_return == float(film.episode_return)
-
-
-def test_the_public_name_is_the_agent_class() -> None:
-    assert dqnspeed.Agent is Agent

@@ -102,16 +102,3 @@ def test_options_of_text_keep_the_text(monkeypatch: pytest.MonkeyPatch, tmp_path
     folder = kept(tmp_path)
     run = resuming.prepare([f"resume={folder}", "tracking.group=2026_11_28", "stop.max_steps=2e6"]).config
     assert (run.tracking.group, run.stop.max_steps) == ("2026_11_28", 2_000_000)
-
-
-@pytest.mark.parametrize(
-    ("override", "sentence"),
-    [
-        ("env.max_episode_frames=10000000000", "env.max_episode_frames=10000000000: must be at most 2147483647."),
-        ("eval.noop_max=2000000", "eval.noop_max=2000000: must be at most 1048576."),
-        ("~replay", "replay: has no option; a configuration of your own begins with defaults: [config, _self_]"),
-    ],
-)
-def test_what_no_run_can_have_gets_one_sentence(override: str, sentence: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}"):
-        make_run(override)

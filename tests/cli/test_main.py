@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import forked
@@ -21,6 +22,7 @@ from dqnspeed.cli import main
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.schemas import CONF_DIR
 from dqnspeed.system import messages
+from dqnspeed.system.startup import PARTS
 
 ROOT = Path(CONF_DIR).parent
 
@@ -63,16 +65,25 @@ def test_a_sign_that_a_terminal_does_not_have_ends_nothing(monkeypatch: pytest.M
     assert shown.read() == "1.5 ? 1.7?\n"
 
 
+@pytest.mark.slow
 def test_the_script_trains_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "dqnspeed"  # as pip writes it
     script.write_text("from dqnspeed.cli.main import main\nif __name__ == '__main__':\n    main()\n")
     line = [*TOY, "parallelism=process", "stop.max_steps=60"]
+    begun = time.perf_counter()
     done = subprocess.run(
         [sys.executable, str(script), "train", *line, "hydra.run.dir=it"],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
+    elapsed = time.perf_counter() - begun
     assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "it" / "summary.json").read_text())
+    seconds = summary["startup"]
+    assert tuple(seconds) == PARTS and seconds["random_play"] == 0  # there is no crop
+    assert all(seconds[part] > 0 for part in ("imports", "composition", "actors"))
+    assert sum(seconds.values()) + summary["wall_time_s"] < elapsed
+    assert f"samples/step, after {sum(seconds.values()):.0f} s of start-up\n" in done.stdout
     assert OmegaConf.load(tmp_path / "it" / ".hydra" / "hydra.yaml").hydra.job.name == "train"
     assert f"\nwatch it:        {messages.command('play', 'run=it')}\n" in done.stdout
     assert done.stdout.endswith(f"\ntry other seeds: {messages.command('train', '-m', *line, 'seed=1,2,3')}\n")

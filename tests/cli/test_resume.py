@@ -498,6 +498,7 @@ def test_two_processes_never_go_on_with_the_same_run(cli: Cli, tmp_path: Path) -
         result = cli("resume=run")
         run.terminate()
         run.communicate(timeout=30)
+    assert run.returncode == 128 + signal.SIGTERM
     assert result.returncode == 2 and "another process still writes there" in result.stderr
     check_files(tmp_path / "run", steps_per_episode=7)
 

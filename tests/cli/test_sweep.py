@@ -37,6 +37,7 @@ from dqnspeed.cli.errors import RunError
 from dqnspeed.cli.sweep import Sweep, take_options
 from dqnspeed.cli.sweep_record import Job, Line, Record, outcome
 from dqnspeed.config.options import ConfigError
+from dqnspeed.envs.games import atari_game
 from dqnspeed.report.runs import read_run, runs_below
 from dqnspeed.report.study import search_figures
 from dqnspeed.system import machine
@@ -250,7 +251,8 @@ def of_sweep(*overrides: str) -> list[list[str]]:
         return list(sweeps.sweep_jobs(cfg, loader))
 
 
-CHAPTER = {"num_envs": 18, "ladder": 7, "wrappers": 6, "backend": 6, "seeds": 6, "games": 24, "speedrun": 16}
+CHAPTER = {"num_envs": 18, "ladder": 7, "wrappers": 6, "backend": 6, "seeds": 6, "games": 24, "speedrun": 16,
+           "atari5": 5, "atari26": 26}  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "jobs"), CHAPTER.items())
@@ -258,6 +260,8 @@ def test_a_sweep_of_the_chapter_is_one_word(name: str, jobs: int) -> None:
     overrides = of_sweep(f"sweep={name}")
     assert len(overrides) == len(set(map(tuple, overrides))) == jobs
     assert make_run(*overrides[-1]).stop.max_minutes is not None
+    if name.startswith("atari"):
+        assert all(atari_game(make_run(*job).env) for job in overrides)
 
 
 def test_wandbs_agents_do_the_same_jobs() -> None:

@@ -135,7 +135,7 @@ def rungs_documented() -> dict[str, dict[str, object]]:
 
 
 NUMBERS = {**rungs_documented(), **algorithms_documented()}
-LADDER = ["no_torch_no_grad", "n_envs", "process", "tweaked_n_envs", "tweaked_process", "chapter6_dqn"]
+RUNGS_OF_THE_BOOK = ["no_torch_no_grad", "n_envs", "process", "tweaked_n_envs", "tweaked_process", "chapter6_dqn"]
 
 
 @cache
@@ -149,7 +149,7 @@ def test_the_numbers_of_the_documentation_are_those_of_the_configuration(overrid
     assert expected == {key: values_of(overrides)[key] for key in expected}
 
 
-@pytest.mark.parametrize("rung", LADDER)
+@pytest.mark.parametrize("rung", RUNGS_OF_THE_BOOK)
 def test_the_documentation_names_every_number_in_which_a_rung_differs_from_the_baseline(rung: str) -> None:
     baseline, values = values_of("experiment=baseline"), values_of(f"experiment={rung}")
     differs = {key for key in values if values[key] != baseline[key] and not key.startswith("experiment.")}
@@ -215,6 +215,7 @@ def preflight(*overrides: str) -> str | None:
 
 BAD = {
     "env.max_episode_frames=10000000000": "env.max_episode_frames=10000000000: must be at most 2147483647.",
+    "eval.noop_max=2000000": "eval.noop_max=2000000: must be at most 1048576.",
     "~replay": "replay: has no option; a configuration of your own begins with defaults: [config, _self_]",
     "num_env=3": "num_env: there is no such option (nearest: num_envs, env).",
     "num_envs=-1": "num_envs=-1: must be at least 0.",
@@ -234,6 +235,7 @@ BAD = {
     "env.id=joust": "env.id=joust: no ALE game and no registered Gymnasium environment has this name",
     "env.id=nobody:Env-v0 wrappers=none": "env.id=nobody:Env-v0: could not be made (ModuleNotFoundError",
     "env=cartpole wrappers=standard": "wrappers.noop_max=30: needs an ALE game, and CartPole-v1 is not one",
+    "env=cartpole wrappers=standard backend=auto": "wrappers.noop_max=30: needs an ALE game, and CartPole-v1 is not",
     "backend=atari_warp wrappers.resizer=pillow": "atari_warp: resizes with wrappers.resizer=cv2 only, not pillow. Use",
     "wrappers.crop=[35,211,0,160]": "wrappers.crop=[35, 211, 0, 160]: images here have 210 rows and 160 columns.",
     "backend=ale wrappers.crop=[34,194,0,160]": "backend=ale: takes whole images, and wrappers.crop=[34, 194, 0, 160]",

@@ -243,7 +243,7 @@ def test_who_plays_the_agent_acts_from_the_first_step_on(backend: str) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="refused where there is no CUDA device")
-def test_the_emulator_plays_on_a_gpu_that_is_there() -> None:
+def test_a_gpu_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^backend\.device=cuda: there is no CUDA device here\. Use "):
         describe(make_run("backend=atari_warp", "backend.device=cuda"))
 

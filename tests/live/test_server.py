@@ -186,9 +186,8 @@ def test_the_last_facts_reach_a_browser_and_the_server_ends() -> None:
 
 def test_a_closed_page_that_nobody_watched_ends_at_once() -> None:
     server = PageServer(PAGE)
-    begun = time.monotonic()
     server.close(ended="")
-    assert time.monotonic() - begun < 10
+    assert not server._thread.is_alive()
 
 
 def test_a_visit_is_noticed_and_waited_for(server: PageServer) -> None:
@@ -199,9 +198,7 @@ def test_a_visit_is_noticed_and_waited_for(server: PageServer) -> None:
     server.set_page("another")
     visits = list[str]()
     threading.Timer(0.2, lambda: visits.append(get(server.url)[1])).start()
-    begun = time.monotonic()
-    server.wait_for_visit(60)
-    assert time.monotonic() - begun < 50
+    server.wait_for_visit(600)
     while not visits:
         time.sleep(0.01)
     assert visits == ["another"]

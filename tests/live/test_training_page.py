@@ -228,23 +228,18 @@ def test_a_training_that_is_killed_is_said_so(begin: Callable[..., Run]) -> None
     page.wait(30)
 
 
-def test_the_end_of_a_training_is_said(begin: Callable[..., Run]) -> None:
+def test_an_environment_without_pictures_shows_what_there_is_until_the_end(begin: Callable[..., Run]) -> None:
     run = begin(*LINE)
     sent = threading.Event()
 
-    def enough(facts: dict[str, Any], _: list[bytes]) -> bool:
-        if "steps" in facts and not sent.is_set():
+    def enough(facts: dict[str, Any], pictures: list[bytes]) -> bool:
+        if "weights" in facts and len(pictures) > 3 and not sent.is_set():
             sent.set()
             run.process.send_signal(signal.SIGINT)
         return "ended" in facts
 
-    facts, _ = listen(run.url, enough)
+    facts, pictures = listen(run.url, enough)
     assert facts["ended"].startswith("The training has ended: it was stopped by SIGINT.")
-
-
-def test_an_environment_without_pictures_shows_what_there_is(begin: Callable[..., Run]) -> None:
-    run = begin(*LINE)
-    facts, pictures = listen(run.url, lambda facts, pictures: "weights" in facts and len(pictures) > 3)
     moment, images = decoded(pictures[-1])
     assert images == {} and facts["sees_images"] is False and len(moment["values"]) == len(facts["actions"])
 

@@ -125,7 +125,7 @@ def test_a_play_that_is_terminated_leaves_no_half_film(atari: Path, tmp_path: Pa
         run.wait_for(lambda: list((tmp_path / "run" / "videos").glob("film_*.partial")))
         run.terminate()
         _, errors = run.communicate(timeout=60)
-    assert run.returncode == 128 + signal.SIGINT and errors == ""
+    assert run.returncode == 128 + signal.SIGTERM and errors == ""
     assert not list((tmp_path / "run" / "videos").glob("*.partial"))
 
 
@@ -217,15 +217,15 @@ def test_a_policy_plays_its_most_likely_actions_or_draws(tmp_path: Path, capsys:
         play_here(options(f"run={tmp_path / 'dqn'}", "deterministic=false"))
 
 
-@pytest.mark.parametrize("overlay", [False, True])
-def test_five_steps_are_six_pictures(overlay: bool, catch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("shown_too", ["overlay=false", "overlay=true", "saliency=true"])
+def test_five_steps_are_six_pictures(shown_too: str, catch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = list[np.ndarray]()
     monkeypatch.setattr(Screen, "show", lambda self, image: shown.append(image))
-    result = play_here(options(f"run={catch}", "episodes=2", "record=true", "screen=window", f"overlay={overlay}"))
+    result = play_here(options(f"run={catch}", "episodes=2", "record=true", "screen=window", shown_too))
     assert len(shown) == 12
     films = [read_mp4(catch / game["video"]) for game in result["games"]]
     assert [len(film) for film in films] == [6, 6]
-    if not overlay:  # the ball falls a row a step, to the bottom
+    if shown_too == "overlay=false":  # the ball falls a row a step, to the bottom
         for film in (shown[:6], shown[6:], *films):
             rows = [(np.asarray(image)[:: len(image) // 6, :: len(image[0]) // 5, 0] > 128) for image in film]
             assert [int(np.flatnonzero(row.any(axis=1))[0]) for row in rows] == [0, 1, 2, 3, 4, 5]
@@ -352,7 +352,7 @@ def test_the_overlay_marks_the_chosen_action_and_longer_bars_mean_higher_values(
 
 
 @pytest.mark.parametrize("env", ["frozen_lake", "cliff_walking", "taxi"])
-def test_a_table_is_played(env: str, tmp_path: Path) -> None:
+def test_a_table_is_played_and_drawn(env: str, tmp_path: Path) -> None:
     line = [f"env={env}", "algo=q_learning", "eval.every_steps=1000", "eval.episodes=2", "stop.max_steps=3000"]
     if env == "frozen_lake":
         line.append("env.kwargs={is_slippery: false}")
@@ -362,6 +362,8 @@ def test_a_table_is_played(env: str, tmp_path: Path) -> None:
     assert game["length"] == sum(result["actions"].values())
     if env == "frozen_lake":
         assert (game["return"], game["length"]) == (1, 6)  # the shortest way
+    with Image.open(tmp_path / "run" / "table.png") as picture:
+        assert np.asarray(picture).std() > 10
 
 
 @pytest.mark.parametrize("algo", ["a2c", "ppo", "pqn"])
@@ -427,12 +429,3 @@ def test_videos_run_at_the_environments_own_rate(monkeypatch: pytest.MonkeyPatch
     for given, rate in ({"render_fps": np.float32(12)}, 12), ({"render_fps": 0}, 30), ({}, 30), (None, 30):
         monkeypatch.setattr(toy_envs.Counter, "__init__", lambda self, given=given: setattr(self, "metadata", given))
         assert frame_rate(run, envs.describe(run)) == rate
-
-
-@pytest.mark.parametrize("env", ["frozen_lake", "taxi"])
-def test_a_table_is_played_and_drawn(env: str, tmp_path: Path) -> None:
-    line = [f"env={env}", "algo=q_learning", "eval.every_steps=1000", "eval.episodes=2", "stop.max_steps=3000"]
-    dqnspeed.train([*line, "tracking=local", "tracking.progress=off"], folder=tmp_path / "run")
-    play_here(options(f"run={tmp_path / 'run'}", "episodes=1", "checkpoint=final", "screen=none"))
-    with Image.open(tmp_path / "run" / "table.png") as picture:
-        assert np.asarray(picture).std() > 10

@@ -396,10 +396,4 @@ def test_a_publish_that_is_terminated_leaves_nothing(runs: Path, tmp_path: Path)
         run.wait_for(lambda: list(tmp_path.glob("new.*.partial/curve.csv")))
         run.terminate()
         _, errors = run.communicate(timeout=60)
-    assert (run.returncode, errors) == (128 + signal.SIGINT, "") and list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("backend", ["gymnasium", "auto"])
-def test_standard_wrappers_of_a_game_that_is_not_of_ale_are_refused(backend: str) -> None:
-    with pytest.raises(ConfigError, match=r"^wrappers\.\w+=\w+: needs an ALE game, and CartPole-v1 is not one; "):
-        dqnspeed.compose(["env.id=CartPole-v1", "wrappers=standard", f"backend={backend}"])
+    assert (run.returncode, errors) == (128 + signal.SIGTERM, "") and list(tmp_path.iterdir()) == []

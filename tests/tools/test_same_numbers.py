@@ -36,14 +36,3 @@ def trained(folder: Path, seed: int) -> dict[str, Any]:
 @pytest.mark.integration
 def test_a_tree_trains_with_its_own_code() -> None:
     assert same_numbers.numbers_of(ROOT, SHORT)["returns"]
-
-
-def test_options_have_the_names_of_the_tree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(same_numbers, "EARLIER_OPTIONS", {"algo.new": "algo.old", "wrappers=plain": "wrappers=bare"})
-    (tmp_path / "conf" / "algo").mkdir(parents=True)
-    (tmp_path / "conf" / "algo" / "dqn.yaml").write_text("algo:\n  old: 1\n  gamma: 0.9\n")
-    (tmp_path / "conf" / "wrappers").mkdir()
-    (tmp_path / "conf" / "wrappers" / "bare.yaml").touch()
-    given = ("algo=dqn", "algo.new=2", "algo.gamma=0.5", "wrappers=plain", "seed=1")
-    expected = ["algo=dqn", "algo.old=2", "algo.gamma=0.5", "wrappers=bare", "seed=1"]
-    assert same_numbers.options_at(tmp_path, given) == expected

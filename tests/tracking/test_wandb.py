@@ -100,10 +100,8 @@ def test_wandb_has_every_metric_with_its_axis_and_every_value_once(tracked: Path
 def test_every_metric_that_wandb_gets_is_in_the_documentation(tracked: Path) -> None:
     page = Path(__file__).parents[2].joinpath("docs", "reference", "run_folder.md").read_text()
     logged = {metric.name for metric in ended(tracked)["metric"]}
-    assert {name for name in logged if not name.startswith(("time/", "agent_step", "video"))} <= {
-        *re.findall(r"`(\w+/\w+)`", page), *(f"episode/{kind}{of}" for kind in ("return", "length")
-        for of in ("_mean_100", "_avg")), "episode/count", "train/updates",
-    }  # fmt: skip
+    documented = set(re.findall(r"`(\w+/\w+)`", page))
+    assert {name for name in logged if not name.startswith(("time/", "agent_step", "video"))} <= documented
 
 
 def test_a_run_of_wandb_says_what_it_is(tracked: Path) -> None:
@@ -158,7 +156,7 @@ def test_what_a_kill_left_of_a_checkpoint_is_not_sent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "not_written", "code"),
-    [("error", [], 1), ("SIGTERM", [], 143), ("max_steps", [], 0), ("max_steps", ["summary.json"], 1)],
+    [("error", [], 1), ("SIGTERM", [], 143), ("max_steps", ["summary.json"], 1)],
 )
 def test_wandb_logs_a_game_once_and_its_exit_code(
     reason: str, not_written: list[str], code: int, tmp_path: Path
@@ -211,10 +209,12 @@ def test_the_environment_says_where_wandb_goes_unless_an_option_does(
 def test_an_option_overrules_the_environment_for_wandb_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("WANDB_DISABLED", "true")
-    tracker, training = WandB(), Training(make_toy("tracking.wandb=offline"), tmp_path)
+    names = ["tracking.project=p", "tracking.group=g", "tracking.run_name=r"]
+    tracker, training = WandB(), Training(make_toy("tracking.wandb=offline", *names), tmp_path)
     tracker.on_training_start(training)
     tracker.on_training_end(training, {"stopped_by": "max_steps", "not_written": []})
-    assert [run.display_name for run in ended(tmp_path)["run"]] == [training.name]
+    [run] = ended(tmp_path)["run"]
+    assert (run.project, run.run_group, run.display_name) == ("p", "g", "r")
 
 
 class Refuses(BaseHTTPRequestHandler):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 
 from dqnspeed.actors.base import ActorArguments, Actors
 from dqnspeed.actors.process import Process
 from dqnspeed.actors.ray.cluster import ADDRESS, check_address
 from dqnspeed.actors.ray.worker import MAX_BATCHES_AHEAD
-from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.options import ConfigError, check_installed, option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 
@@ -51,6 +50,5 @@ class RayParallelism(Process):
             raise ConfigError("parallelism.transport=queue: belongs to parallelism=process; Ray has its own way.")
 
     def check_here(self) -> None:
-        if importlib.util.find_spec("ray") is None:
-            raise ConfigError("parallelism=ray: needs Ray; pip install 'dqnspeed[ray]' brings it.")
+        check_installed("parallelism=ray", "ray", "ray")
         check_address(ADDRESS, self.address)

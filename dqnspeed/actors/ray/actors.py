@@ -15,7 +15,7 @@ import numpy as np
 
 from dqnspeed.actors.base import ActorArguments, Collected
 from dqnspeed.actors.ray.cluster import ADDRESS, check_room, connected, reason_of
-from dqnspeed.actors.ray.worker import MAX_BATCHES_AHEAD, Delivery, RayActor, RayArguments, RayCommand, weights_of
+from dqnspeed.actors.ray.worker import STOP_TIMEOUT_S, Delivery, RayActor, RayArguments, RayCommand, weights_of
 from dqnspeed.actors.remote import ActorHandle, LostError, NoActorsError, RemoteActors
 from dqnspeed.actors.worker import COUNTERS
 from dqnspeed.envs import Episode
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dqnspeed.actors.ray import RayParallelism
 
 WAIT_S = 0.01  # for new experience
-STOP_TIMEOUT_S = 5.0
 
 
 class StepBudget:
@@ -133,7 +132,7 @@ class RayActors(RemoteActors):
         count, each = parallelism.num_actors, parallelism.cpus_per_actor
         super().__init__(arguments, np.zeros(count, COUNTERS))
         self._network, self._weights_every = arguments.network, parallelism.weights_every
-        self._ahead = MAX_BATCHES_AHEAD * parallelism.batch_steps * self._run.num_envs
+        self._ahead = parallelism.steps_ahead * self._run.num_envs
         self.budget = StepBudget(count)
         self._pause_number = 0
         self._published: tuple[int, list[Any]] | None = None

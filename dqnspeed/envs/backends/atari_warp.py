@@ -44,11 +44,6 @@ class AtariWarp(Backend):
         default=None,
     )
 
-    @property
-    def played_on(self) -> str:
-        """Device on which games are played, ``cpu`` or ``cuda``."""
-        return "cuda" if self.device == "cuda" else "cpu"
-
     def check(self, run: RunConfig) -> None:
         self.game_of(run)
         self.check_stages(run)
@@ -88,7 +83,7 @@ class AtariWarp(Backend):
                     mode=game.mode,
                     difficulty=game.difficulty,
                     array="torch",
-                    device=self.played_on,
+                    device="cuda" if self.device == "cuda" else "cpu",
                     compile_rom=self.compile_rom,
                     reset_pool=self.reset_pool,
                     render_mode=None if render_mode is None else "rgb_array",

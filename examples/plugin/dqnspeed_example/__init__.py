@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dqnspeed.config.registry import add_folder
-from dqnspeed_example import (
+from dqnspeed_example import (  # noqa: F401 (importing them registers their options)
     actors,
     algorithm,
     backend,
@@ -18,17 +18,3 @@ from dqnspeed_example import (
 )
 
 add_folder(Path(__file__).parent / "conf")
-
-__all__ = [
-    "actors",
-    "algorithm",
-    "backend",
-    "exploration",
-    "network",
-    "optimizer",
-    "qr_dqn",
-    "replay",
-    "smooth_double",
-    "tracker",
-    "wrapper",
-]

@@ -123,13 +123,13 @@ class Game:
     @property
     def facts(self) -> list[int]:
         """Numbers for the native code, in the order of ``native/game.h``."""
-        scheme, superchip = re.fullmatch(r"(.+?)(SC)?", self.cartridge).groups()  # type: ignore[union-attr]
         paddle = -1 if self.paddle is None else self.paddle
         other_paddles = 0 if paddle == 1 else -1  # in Pong, the other player's paddles are turned to their end
         default = self.difficulties[0]
         switches = [value << 6 for value in (default, default if self.difficulty is None else self.difficulty)]
         facts = [
-            CARTRIDGES[scheme], superchip is not None, not self.comb, self.pal, self.first_line, self.rows,
+            CARTRIDGES[self.cartridge.removesuffix("SC")], self.cartridge.endswith("SC"), not self.comb, self.pal,
+            self.first_line, self.rows,
             self.port == "right", paddle, other_paddles, self.paddle_most, sum(1 << k for k in self.legal),
             len(self.start), len(self.mode_start), self.first_frame, *switches,
             *self.rules.facts,

@@ -24,7 +24,6 @@ KINDS: dict[str, Callable[[int], int]] = {  # number that a byte may stand for
     "blank": lambda byte: 10 * (byte >> 4) * (byte >> 4 != 10) + (byte & 15) * (byte & 15 != 10),  # digit 10 is blank
     "mid3": lambda byte: byte >> 4 & 7,
     "low1": lambda byte: byte & 1,
-    "bits": lambda byte: bin(byte).count("1"),
     "bits3": lambda byte: bin(byte & 7).count("1"),
     "sides": lambda byte: byte if byte < 128 else 10000 * (256 - byte),  # men of two sides in one sum
 }

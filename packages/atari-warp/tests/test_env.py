@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import ale_py
@@ -19,7 +18,7 @@ from ale_py.env import AtariEnv as TheirEnv
 from atari_warp import AtariEnv, EmulatorError, known_games
 from devices import mostly_integration
 from gymnasium.utils.env_checker import check_env
-from gymnasium.wrappers import AtariPreprocessing, RecordEpisodeStatistics, RecordVideo, TimeLimit
+from gymnasium.wrappers import AtariPreprocessing, RecordEpisodeStatistics, TimeLimit
 
 gymnasium.register_envs(ale_py)
 
@@ -149,19 +148,6 @@ def test_gymnasium_finds_nothing_wrong(obs_type: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(env.unwrapped)
-
-
-def test_wrappers_of_gymnasium_work(tmp_path: Path) -> None:
-    pytest.importorskip("moviepy")
-    env = make_pong(render_mode="rgb_array")
-    recorded = RecordVideo(
-        RecordEpisodeStatistics(TimeLimit(env, 20)), str(tmp_path / "videos"), episode_trigger=lambda _: True
-    )
-    recorded.reset(seed=0)
-    *_, truncated, info = [recorded.step(0) for _ in range(20)][-1]
-    assert truncated and info["episode"]["l"] == 20
-    recorded.close()
-    assert list(tmp_path.glob("videos/*.mp4"))
 
 
 def test_statistics_and_time_limits_of_gymnasium_work() -> None:
