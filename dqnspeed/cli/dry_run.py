@@ -35,7 +35,7 @@ def print_plan(jobs: Sequence[tuple[Job, RunConfig, EnvSpec]], last: int = 1) ->
     limits = [_at_most(sum(filter(None, each)))] if open_ended < len(each) else []
     limits += [f"{open_ended} without a time limit"] if open_ended else []
     what = "1 job" if len(each) == 1 else f"{len(each)} jobs, one after another"
-    print(f"{what}: {', and '.join(limits)}, without start-up and evaluations")
+    print(f"{what}: {', and '.join(limits)}, without start-up")
 
 
 def _at_most(minutes: float | None) -> str:

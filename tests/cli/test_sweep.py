@@ -289,7 +289,7 @@ def test_wandbs_agents_do_the_same_jobs() -> None:
 def test_a_dry_run_tells_the_jobs_and_writes_nothing(line: list[str], jobs: str, cli: Cli, tmp_path: Path) -> None:
     result = cli(*line, *TOY, "stop.max_minutes=2", "sweep.dry_run=true")
     assert result.returncode == 0 and list(tmp_path.iterdir()) == [], result.stderr
-    assert result.stdout.splitlines()[-1] == f"{jobs}, without start-up and evaluations"
+    assert result.stdout.splitlines()[-1] == f"{jobs}, without start-up"
 
 
 def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,10 +297,7 @@ def test_the_time_of_a_job_that_only_steps_limit_is_not_known(capsys: pytest.Cap
     dry_run.print_plan([(Job(str(i), []), run, envs.describe(run)) for i, run in enumerate(runs)], last=2)
     lines = capsys.readouterr().out.splitlines()
     assert [line.strip() for line in lines if "time: " in line] == ["time: not known", "time: at most 90.0 min"]
-    assert (
-        lines[-1]
-        == "3 jobs, one after another: at most 180.0 min, and 1 without a time limit, without start-up and evaluations"
-    )
+    assert lines[-1] == "3 jobs, one after another: at most 180.0 min, and 1 without a time limit, without start-up"
 
 
 @pytest.mark.integration
