@@ -36,7 +36,7 @@ class Session:
     Attributes:
         games: the games that have ended.
         results: their entries in ``play.jsonl``.
-        counts: number of times that each action was taken.
+        counts: number of times that each action was taken in these games.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Session:
         self._choose = ActionChoice(options.seed, drawn=not deterministic, epsilon=options.epsilon)
         self._values = np.zeros((options.num_envs, len(names)), np.float32)  # outputs for the last observations
         self.games, self.results, self.counts = list[Game](), list[dict[str, Any]](), Counter[str]()
+        self._taken = [Counter[str]() for _ in range(options.num_envs)]  # in the game of each environment
 
     def act(self, observations: AnyArray) -> np.ndarray:
         """Actions ``(N,)`` for observations ``(N, stack * C, ...)``."""
@@ -62,8 +63,8 @@ class Session:
 
     def watch(self, observations: AnyArray, actions: np.ndarray, step: Step) -> None:
         """Count, record and show a step."""
-        for action in actions[~step.first]:  # a step that only starts a game ignores the action
-            self.counts[self._names[action]] += 1
+        for env_index in np.flatnonzero(~step.first):  # a step that only starts a game ignores the action
+            self._taken[env_index][self._names[actions[env_index]]] += 1
         for image in self._recorder.add(host(observations[0]), self._values[0], int(actions[0]), step):
             if self._screen is not None:
                 self._screen.show(image)
@@ -71,6 +72,8 @@ class Session:
     def end_game(self, game: Game) -> None:
         """Keep and print the result of a game."""
         self.games.append(game)
+        self.counts += self._taken[game.env]
+        self._taken[game.env].clear()
         number = len(self.games)
         result: dict[str, Any] = {"game": number, "return": game.episode_return, "length": game.length}
         line = f"game {number}: return {game.episode_return:g}, {game.length:,} agent steps"
@@ -134,7 +137,8 @@ def play(options: PlayConfig) -> dict[str, Any]:
     if len(games) < options.episodes and not is_closed:
         print(f"The play has ended: a game took {MAX_IDLE_STEPS:,} steps, so the agent may be looping. Try {other}.")
     if note := copies(games):
-        print(f"{note} {other}, or noop_max=30 in an ALE game, makes them differ.")
+        noops = ", or noop_max=30 in an ALE game," if (agent.noop_max or 0) < 30 else ""
+        print(f"{note} {other}{noops} makes them differ.")
     if isinstance(agent.network, Table):
         _draw(agent, names)
     returns = [game.episode_return for game in games]

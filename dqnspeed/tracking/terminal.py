@@ -39,9 +39,9 @@ def opening(run: RunConfig, label: str, device: str, threads: int, folder: Path,
     else:
         where += f", {games}"
     whose = f"{stop.window} training games" if stop.on == "train" else "the games of an evaluation"
-    goal = "no bound" if stop.reward_bound is None else f"a mean return of {stop.reward_bound:g} over {whose}"
+    goal = "none" if stop.reward_bound is None else f"a mean return of {stop.reward_bound:g} over {whose}"
     limits = [f"{stop.max_steps:,} agent steps"] if stop.max_steps else []
-    limits += [f"{stop.max_minutes:g} minutes"] if stop.max_minutes else []
+    limits += [f"{stop.max_minutes:g} minute{'s' * (stop.max_minutes != 1)}"] if stop.max_minutes else []
     return [
         f"{label}{' resumes' if resumed else ''}: {name}, algo={run.algo.name}, backend={run.backend.name}, "
         f"parallelism={where}, seed {run.seed}",

@@ -374,7 +374,7 @@ def test_every_algorithm_is_evaluated_and_played(algo: str, tmp_path: Path) -> N
     ]  # fmt: skip
     results = dqnspeed.train(line, folder=tmp_path / "run")
     assert results.summary["eval_return_mean"] >= 1
-    result = play_here(options(f"run={results.folder}", "episodes=3", "screen=none"))
+    result = play_here(options(f"run={results.folder}", "episodes=3", "num_envs=2", "screen=none"))
     lengths = [game["length"] for game in result["games"]]  # a pole that stands a step longer is worth one more
     assert lengths == [game["return"] for game in result["games"]] and sum(result["actions"].values()) == sum(lengths)
 

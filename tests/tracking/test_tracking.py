@@ -67,7 +67,7 @@ def test_a_run_begins_by_saying_what_it_is() -> None:
     run = make_toy("stop.max_steps=5000", "stop.on=eval", "eval.every_steps=100", "stop.reward_bound=3")
     what, goal, _ = opening(run, "toy", "cuda", 4, Path("x"), resumed=True)
     assert what.startswith("toy resumes: ") and "3 over the games of an evaluation" in goal
-    assert opening(make_toy(), "toy", "cpu", 1, Path("x"))[1].startswith("goal: no bound; limits: none")
+    assert opening(make_toy(), "toy", "cpu", 1, Path("x"))[1].startswith("goal: none; limits: none")
 
 
 METRICS = {
