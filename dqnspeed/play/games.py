@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
+import torch
 
 from dqnspeed import envs
 from dqnspeed.agents.agent import Agent, load
@@ -111,6 +112,8 @@ def play(options: PlayConfig) -> dict[str, Any]:
         print(f"The games are not shown: {problem}")
         has_window = renders = False
     seeding.seed_everything(options.seed)
+    # More threads gain little on a few observations, and wait for each other on a busy machine.
+    torch.set_num_threads(agent.config.execution.threads or 1)
     is_closed = False
     played = dataclasses.replace(agent.config, num_envs=options.num_envs)
     if options.num_envs > 1:
