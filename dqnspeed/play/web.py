@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 
+import torch
+
 from dqnspeed.agents.agent import load
 from dqnspeed.agents.choice import ActionChoice
 from dqnspeed.agents.saliency import check_saliency
@@ -30,6 +32,7 @@ def play_in_browser(options: PlayConfig) -> None:
         raise ConfigError(f"num_envs={options.num_envs}: does not go with screen=web, which shows one game. Use 1.")
     check_installed("screen=web", "aiohttp", "live")
     agent = load(options.run, options.checkpoint, options.device, options.trust, options.noop_max)
+    torch.set_num_threads(agent.config.execution.threads or 1)  # as in games.play
     if options.saliency:
         check_saliency(agent)
     choice = ActionChoice(options.seed, not is_deterministic(agent, options), options.epsilon)
