@@ -205,7 +205,7 @@ def test_the_environment_of_the_tutorial_can_be_learnt(tmp_path: Path, monkeypat
 
 
 def test_the_guide_has_the_scores_of_the_zoo() -> None:
-    rows = re.findall(r"^\| `zoo:(\w+)` \|[^|]*\| ([\d,.]+) ± ([\d,.]+) \|$", text_of("docs/how-to/share.md"), re.M)
+    rows = re.findall(r"^\| `zoo:(\w+)` \|[^|]*\| (-?[\d,.]+) ± ([\d,.]+) \|$", text_of("docs/how-to/share.md"), re.M)
     assert [game for game, *_ in rows] == published.zoo()
     for game, *shown in rows:
         found = json.loads((published.ZOO / game / "evaluation.json").read_text())

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import yaml
 from conftest import TOY, Command, environment
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 import dqnspeed
 from dqnspeed.cli import resume
@@ -184,7 +184,10 @@ def test_several_games_at_once_are_whole_games_and_not_shown(
         assert code == 2 and errors.startswith(f"dqnspeed: num_envs=2: does not go with {shown}")
 
 
-@pytest.mark.parametrize("game", published.zoo())
+ZOO = {"battle_zone", "breakout", "double_dunk", "name_this_game", "phoenix", "pong", "qbert", "space_invaders"}
+
+
+@pytest.mark.parametrize("game", sorted(ZOO | {*published.zoo()}))
 def test_an_agent_that_ships_is_small_standard_and_plays(game: str) -> None:
     folder = published.folder_at(f"zoo:{game}")
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 1.5e6
@@ -320,9 +323,23 @@ def forge(path: Path) -> None:
     published.write_index(path.parents[1])
 
 
+def hostile(facts: str) -> Callable[[Path], None]:
+    """Replaces all but the arrays of a file, with a checksum and an index that are right."""
+
+    def damage(path: Path) -> None:
+        arrays = load_file(path)
+        save_file(arrays, path, metadata={"facts": facts, "sha256": state_file._checksum(facts, arrays)})
+        published.write_index(path.parents[1])
+
+    return damage
+
+
 @pytest.mark.parametrize(
     ("name", "damage", "sentence"),
     [
+        ("checkpoints/best.safetensors", hostile("[]"), "best.safetensors is damaged or no checkpoint (KeyError"),
+        ("checkpoints/best.safetensors", hostile('{"learner": 1}'), "is damaged or no checkpoint (TypeError"),
+        ("checkpoints/best.safetensors", hostile("[" * 200_000), "is damaged or no checkpoint (RecursionError"),
         ("checkpoints/best.safetensors", cut, "best.safetensors: does not match its SHA-256 in index.json. Get the fo"),
         ("checkpoints/best.safetensors", forge, "best.safetensors is damaged or no checkpoint ("),
         ("config.json", cut, "config.json: does not match its SHA-256"),

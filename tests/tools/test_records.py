@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,32 @@ from dqnspeed.report.runs import RUNNING
 def test_tables_agree_with_the_rows_they_are_made_of() -> None:
     page = records.PAGE.read_text(encoding="utf-8")
     assert records.with_tables(page, records.read_csv(records.RUNS)) == page
+
+
+def test_the_results_in_the_readme_are_those_of_the_tables() -> None:
+    readme, tables = (path.read_text(encoding="utf-8") for path in (records.PAGE.with_name("README.md"), records.PAGE))
+    row = r"^\| \[`(experiment=\w+)`\].* \| (AMD[^|]*) \| (\d+) s \| (.*) s \| (\d+) \|"
+    found = re.findall(row, readme, re.MULTILINE)
+    assert len(found) == 5
+    for recipe, processor, median, ends, seeds in found:
+        lines = [line for line in tables.splitlines() if f"{recipe} " in line and processor in line]
+        if recipe == "experiment=standard":
+            assert any(line.endswith(f"| {median} |") for line in lines)
+        else:
+            assert any(f"| {seeds} | {median} | {ends} |" in line for line in lines), (recipe, processor, median)
+    [score] = re.findall(r"The median game reached ([\d.]+)\.", readme)
+    assert f"| median of 26 games | | {score} |" in tables
+
+
+def test_each_atari_game_has_one_row() -> None:
+    for table, most in (("atari5", 5), ("atari26", 26)):
+        games = [row["game"] for row in records.read_csv(records.RUNS) if row["table"] == table]
+        assert 0 < len(games) == len(set(games)) <= most
+
+
+def test_a_game_that_is_no_better_than_random_play_is_marked() -> None:
+    rows = [{"game": "alien", "result": result, "steps": "9", "notes": ""} for result in ("227.8", "7000")]
+    assert [line.split(" | ")[-1] for line in records.atari26(rows)][2:4] == [" |", "at or below random |"]
 
 
 def test_every_row_names_its_run() -> None:
