@@ -204,7 +204,8 @@ class HumanNormalizedScores:
 def scores_of(rungs: Sequence[Rung]) -> HumanNormalizedScores:
     """The human-normalised scores of all runs of ``rungs``, by recipe and protocol, then by game.
 
-    Runs with a goal and runs without are apart: a run that ends at its goal has about the goal as its return.
+    Runs with a goal and runs without are apart: a run that ends at its goal has about the goal as its return. So are
+    runs of a game with several goals, or crops.
 
     Raises:
         ConfigError: no run is of a game that has random and human scores.
@@ -212,8 +213,7 @@ def scores_of(rungs: Sequence[Rung]) -> HumanNormalizedScores:
     found = dict[tuple[str, str, str], dict[str, list[Run]]]()
     unknown, num_waiting, num_failed = Counter[str](), 0, 0
     for rung in rungs:
-        protocol = PLACE_OF_CROP.sub(r"\1…", rung.protocol or "unknown")
-        goal = "no goal" if rung.bound is None else "with a goal"
+        protocol, goal = _protocol_and_goal(rung, rungs)
         for run in rung.runs:
             if run.env and game_of(run) not in reference_scores():
                 unknown[game_of(run)] += 1
@@ -245,6 +245,20 @@ def scores_of(rungs: Sequence[Rung]) -> HumanNormalizedScores:
         if len({len(game.runs) for game in scores}) > 1:
             remarks.append(f"Games of {name} have different numbers of runs; those with more count more in the IQM.")
     return HumanNormalizedScores(recipes, remarks)
+
+
+def _protocol_and_goal(rung: Rung, rungs: Sequence[Rung]) -> tuple[str, str]:
+    """The protocol and the goal in words, without crop and bound unless rungs of the game and recipe differ there."""
+    game = rom_of(rung.task[0])
+    alike = [other for other in rungs if (other.recipe, rom_of(other.task[0])) == (rung.recipe, game)]
+    exact = {other.protocol or "unknown" for other in alike}
+    protocol, bounds = rung.protocol or "unknown", {other.bound for other in alike} - {None}
+    masked = PLACE_OF_CROP.sub(r"\1…", protocol)
+    if sum(PLACE_OF_CROP.sub(r"\1…", other) == masked for other in exact) == 1:
+        protocol = masked
+    if rung.bound is None:
+        return protocol, "no goal"
+    return protocol, "with a goal" if len(bounds) == 1 else f"goal {rung.bound:g}"
 
 
 def _format_scores(scores: list[float]) -> str:

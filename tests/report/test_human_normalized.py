@@ -212,6 +212,10 @@ def test_runs_with_a_goal_are_not_averaged_with_longer_ones(tmp_path: Path) -> N
     scores = read(tmp_path, metric="hns").scores
     assert scores is not None
     assert [recipe.name for recipe in scores.recipes] == ["lean, with a goal", "lean, no goal"]
+    write_run(tmp_path / "other", PONG, 18.0, bound=18.0)
+    scores = read(tmp_path, metric="hns").scores
+    assert scores is not None
+    assert {recipe.name for recipe in scores.recipes} == {"lean, goal 17", "lean, goal 18", "lean, no goal"}
 
 
 def test_games_with_crops_of_their_own_are_of_one_recipe(tmp_path: Path) -> None:
@@ -221,6 +225,11 @@ def test_games_with_crops_of_their_own_are_of_one_recipe(tmp_path: Path) -> None
     scores = read(tmp_path, metric="hns").scores
     assert scores is not None and [len(recipe.games) for recipe in scores.recipes] == [2]
     assert scores.recipes[0].protocol == "custom (wrappers.frame_skip=8, wrappers.crop=…)"
+    other = "custom (wrappers.frame_skip=8, wrappers.crop=[0, 1, 0, 1])"
+    write_run(tmp_path / "other", PONG, 1.0, protocol=other, label=f"lean env={PONG}")
+    scores = read(tmp_path, metric="hns").scores
+    assert scores is not None, "two crops of one game are apart"
+    assert sorted(len(recipe.games) for recipe in scores.recipes) == [1, 1, 1]
 
 
 def test_different_numbers_of_seeds_are_said(tmp_path: Path) -> None:
