@@ -16,7 +16,7 @@ from dqnspeed.config.schema import CheckpointConfig
 from dqnspeed.system import atomic
 from dqnspeed.tracking.files import time_logged
 from dqnspeed.tracking.run_folder import CHECKPOINTS, EVALUATING, DamagedError
-from dqnspeed.training.state_file import State, facts_of, load, save
+from dqnspeed.training.state_file import UNREADABLE, State, facts_of, load, save
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Checkpoints:
 
     def _take_best(self) -> None:
         """Keep the mean of a ``best`` file that was saved after the checkpoint and is better."""
-        with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
+        with contextlib.suppress(*UNREADABLE):
             found = facts_of(self._folder / f"best{SUFFIX}")["best"]
             mean, provisional = float(found["mean"]), bool(found["provisional"])
             if found["measure"] == self._measure and self.is_best(mean, provisional):
@@ -171,7 +171,7 @@ def newest(folder: Path) -> tuple[Path, State] | None:
 def newest_config(folder: Path) -> tuple[Path, State] | None:
     """The newest checkpoint of ``checkpoints/`` whose configuration can be read, and that; the rest is not loaded."""
     for path in [*candidates(folder), folder / f"best{SUFFIX}"]:
-        with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
+        with contextlib.suppress(*UNREADABLE):
             return path, facts_of(path)["config"]
     return None
 
@@ -202,7 +202,7 @@ def candidates(folder: Path) -> list[Path]:
 def _agent_steps(path: Path) -> tuple[float, bool]:
     """Agent steps of a checkpoint, and whether it is ``final``; a file that cannot be read counts as the newest."""
     final = path.stem == "final"
-    with contextlib.suppress(OSError, SafetensorError, KeyError, TypeError, ValueError):
+    with contextlib.suppress(*UNREADABLE):
         if not final:
             return float(path.stem.removeprefix("step_")), False
         return float(facts_of(path)["progress"]["agent_steps"]), True

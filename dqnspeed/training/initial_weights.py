@@ -33,11 +33,11 @@ def initial_weights(run: RunConfig, network: Network) -> dict[str, Tensor]:
         raise ConfigError(f"{option}: holds no checkpoint. Name the folder of a run, or zoo:GAME.")
     try:
         protocol, scale = read_summary(folder, BEGUN)["protocol"], read_config(folder)["model"]["input_scale"]
-        arrays = state_file.load(path)["learner"]["network"]
+        weights = as_tensors(state_file.load(path)["learner"]["network"])
     except DamagedError as error:
         raise ConfigError(f"{option}: {error}") from error
-    except (KeyError, TypeError) as error:
-        raise ConfigError(f"{option}: is damaged, or of another version of dqnspeed.") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{option}: is damaged, or of another version of dqnspeed. Name another agent.") from error
     if (own := protocol_of(run)) != protocol:
         raise ConfigError(
             f"{option}: was trained by the protocol {protocol}, and this run has {own}. Use its wrappers and env."
@@ -47,7 +47,7 @@ def initial_weights(run: RunConfig, network: Network) -> dict[str, Tensor]:
             f"{option}: was trained with another input scale. Use model.input_scale="
             f"{'null' if scale is None else f'{scale:g}'}."
         )
-    weights, wanted = as_tensors(arrays), network.state_dict()
+    wanted = network.state_dict()
     for name in dict.fromkeys([*wanted, *weights]):
         there, here = (shown(held[name].shape) if name in held else "none" for held in (weights, wanted))
         if there != here:

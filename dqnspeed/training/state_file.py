@@ -23,6 +23,7 @@ from dqnspeed.system import atomic
 from dqnspeed.tracking.run_folder import DamagedError
 
 State = dict[str, Any]  # nested dicts with string keys; leaves are arrays, tensors or JSON values
+UNREADABLE = OSError, SafetensorError, KeyError, ValueError, TypeError, RecursionError  # raised by a damaged file
 _SEPARATOR = "/"
 MAPPED = 2**20  # values from which on an array is not read into memory, which may not have room for a replay twice
 
@@ -63,7 +64,7 @@ def load(path: Path) -> State:
         facts = metadata["facts"]
         if _checksum(facts, arrays) != metadata["sha256"]:
             raise DamagedError(f"{path} is damaged: its contents do not match its checksum.")
-        state: State = json.loads(facts)
+        state: State = dict(json.loads(facts))
         for name, array in arrays.items():
             *parents, key = name.split(_SEPARATOR)
             node = state
@@ -71,12 +72,12 @@ def load(path: Path) -> State:
                 node = node[parent]
             node[key] = array
         return state
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except UNREADABLE as error:
         raise DamagedError(f"{path} is damaged or no checkpoint ({type(error).__name__}: {error}).") from error
 
 
 def facts_of(path: Path) -> State:
-    """All of a checkpoint but its arrays, whose checksum is not looked at."""
+    """All of a checkpoint but its arrays, whose checksum is not looked at; raises :data:`UNREADABLE`."""
     with safe_open(path, framework="np") as file:
         facts: State = json.loads(file.metadata()["facts"])
     return facts
