@@ -31,8 +31,10 @@ from hydra.core.utils import JobRuntime
 from omegaconf import OmegaConf
 
 import dqnspeed
+from dqnspeed.agents.agent import Agent
 from dqnspeed.agents.environment import AgentEnv
 from dqnspeed.envs import Step, describe, make_vector_env
+from dqnspeed.system import machine
 from dqnspeed.tracking.run_folder import METRICS, SUMMARY, read_metrics
 from dqnspeed.training import evaluation
 from dqnspeed.training.evaluation import play_games
@@ -288,6 +290,17 @@ def test_an_agent_takes_the_observations_it_was_trained_on_and_no_others(trained
             agent.act(wrong)
     with pytest.raises(ValueError, match=r"is \(1, 5, 4\) float32, and this agent takes a batch of \(4,\) float32"):
         agent.values(batch[None])
+
+
+@pytest.mark.parametrize("best", ["bf16", "fp32"])
+def test_an_agent_computes_in_bf16_only_where_the_machine_does(best: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "best_precision", lambda device: best)
+    in_bf16, in_fp32 = (
+        Agent(make_run(*TOY, f"execution.precision={precision}"), device="cpu") for precision in ("bf16", "fp32")
+    )
+    in_bf16.network.load_state_dict(in_fp32.network.state_dict())
+    batch = np.random.default_rng(1).normal(size=(5, *in_fp32.observation_space.shape)).astype(np.float32)
+    assert np.array_equal(in_bf16.values(batch), in_fp32.values(batch)) == (best == "fp32")
 
 
 @pytest.mark.slow

@@ -81,6 +81,9 @@ class Agent:
         played = dataclasses.replace(trained, wrappers=wrappers, backend=backend, num_envs=1, device=device)
         self.config: RunConfig = with_starts(played, self.noop_max)
         execution = dataclasses.replace(played.execution, compile=False)
+        if execution.precision == "bf16":  # a processor without bf16 is several times as slow in it
+            execution = dataclasses.replace(execution, precision=machine.best_precision(device))
+        self._execution = execution
         check_execution(dataclasses.replace(self.config, execution=execution))
         self.spec: EnvSpec = envs.describe(self.config)
         self.observation_space: spaces.Box = observation_space(self.spec)
@@ -227,8 +230,8 @@ class Agent:
     def compute(self, function: Callable[[Tensor], Tensor], observations: np.ndarray) -> np.ndarray:
         """Result of ``function``, a part of the network, for a batch ``(B, stack * C, ...)`` that is not checked."""
         if self._device.type == "cuda":
-            set_precision(self.config.execution)
-        with torch.inference_mode(), precision(self.config.execution, self._device):
+            set_precision(self._execution)
+        with torch.inference_mode(), precision(self._execution, self._device):
             values: np.ndarray = function(torch.from_numpy(observations).to(self._device)).cpu().numpy()
         return values
 
@@ -274,8 +277,8 @@ def load(
     trained = compose.from_hydra(composed)
     agent = Agent(trained, folder=folder, checkpoint=path, device=device, noop_max=noop_max)
     try:
-        agent.set_weights(state["learner"]["network"], state["progress"]["agent_steps"])
-    except (RuntimeError, KeyError, TypeError) as error:
+        agent.set_weights(state["learner"]["network"], int(state["progress"]["agent_steps"]))
+    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ConfigError(f"checkpoint={checkpoint}: is of another network than this run's.") from error
     return agent
 
