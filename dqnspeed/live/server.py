@@ -180,7 +180,7 @@ class PageServer:
         sender = asyncio.ensure_future(connection.send())
         try:
             async for message in socket:
-                with contextlib.suppress(ValueError):
+                with contextlib.suppress(ValueError, RecursionError):
                     given = json.loads(message.data) if message.type is WSMsgType.TEXT else None
                     if isinstance(given, dict):
                         self._send(self._on_message(given))

@@ -84,8 +84,8 @@ class Viewer:
         return {"saliency": self._wants_saliency}
 
     def play(self) -> Iterator[Moment]:
-        """Play games without end, and yield at most :data:`PICTURES_PER_S` moments a second."""
-        due = shown = 0.0
+        """Play games without end, and yield at most :data:`PICTURES_PER_S` moments a second on average."""
+        due = due_picture = 0.0
         while True:
             observation, _ = self._env.reset(seed=(self._seed + self._game) % 2**31)
             self._game += 1
@@ -94,8 +94,8 @@ class Viewer:
             while not is_over and not self._next_game.is_set():
                 outputs = self._agent.compute(self._agent.network, observation[None])[0]
                 action = int(self._choose(outputs[None])[0])
-                if time.monotonic() - shown >= 1 / PICTURES_PER_S:
-                    shown = time.monotonic()
+                if (now := time.monotonic()) >= due_picture:
+                    due_picture = max(due_picture + 1 / PICTURES_PER_S, now)
                     yield self._moment(observation, outputs, action, step, total)
                 observation, reward, terminated, truncated, _ = self._env.step(action)
                 step, total, is_over = step + 1, total + reward, terminated or truncated

@@ -49,7 +49,7 @@ def play_in_browser(options: PlayConfig) -> None:
                 **viewer.facts,
             )
             if not server.watched.wait(REMIND_S):
-                print("Nobody has opened the page yet.", flush=True)
+                print("Nobody has opened the page yet. Open the address above, or end with Ctrl-C.", flush=True)
                 server.watched.wait()
             games = (moment for moment in show_games(viewer, server) if moment.is_over)
             for number, game in enumerate(itertools.islice(games, options.episodes), start=1):

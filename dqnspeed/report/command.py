@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dqnspeed.cli.app import run_app
 from dqnspeed.cli.key_value import CommandLine
-from dqnspeed.config.options import ConfigError, option
+from dqnspeed.config.options import ConfigError, check_installed, option
 from dqnspeed.live.server import PageServer
 from dqnspeed.report import pictures
 from dqnspeed.report.contents import Report
@@ -81,11 +81,12 @@ def _main() -> None:
     out = Path(options.out) if options.out else next(iter(usable), Path())
     with contextlib.ExitStack() as resources:
         server: PageServer | None = None
-        if options.watch and not report.progress.is_done and importlib.util.find_spec("aiohttp"):
+        if options.watch and not report.progress.is_done:
             try:
+                check_installed("watch=true", "aiohttp", "live")
                 server = resources.enter_context(contextlib.closing(PageServer("")))
             except ConfigError as error:  # the file is updated all the same
-                print(f"dqnspeed: {error}", file=sys.stderr)
+                print(f"dqnspeed: {error} Only the file is updated.", file=sys.stderr)
         while options.watch and not report.progress.is_done:
             _show_progress(report, out, server)
             time.sleep(REFRESH_S)

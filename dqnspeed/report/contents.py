@@ -23,7 +23,7 @@ PACKAGES = "dqnspeed", "python", "torch", "numpy", "gymnasium", "ale-py"
 # Sentences on the remarks that concern the whole report.
 WARNINGS = {
     "failed": "Failed: {} of {} runs. Their remarks give the reasons.",
-    "not finished": "Not finished: {} of {} runs. The report shows what they have recorded so far.",
+    "not finished": "Not finished: {} of {} runs that began. The report shows what they have recorded so far.",
     "pruned": "Pruned: {} of {} runs. A search ended them early as unpromising.",
     "began again": "Began again: {} of {} runs, killed before their first checkpoint. Their times start at the last "
     "beginning.",

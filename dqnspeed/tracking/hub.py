@@ -19,6 +19,7 @@ from dqnspeed.tracking.run_folder import BEST, CONFIG
 
 HUB = "hub:"
 ANSWER_S = 10  # for the Hub to answer
+TRANSFER_S = 600  # for all files of an agent
 MAX_MIB = 500  # of a download; agents have 1 to 20
 _ADDRESS = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 _NAMED = re.compile(r"hub:[^\s,'\"\])]+")  # in an override, which may list several
@@ -85,7 +86,7 @@ def download(address: str, index: str, again: bool = False) -> Path:
     size = sum(each.size or 0 for each in found.siblings)
     if size > MAX_MIB * 2**20:
         raise ConfigError(f"{address}: has {size / 2**20:,.0f} MiB, for at most {MAX_MIB} of an agent. Check the name.")
-    fetched = _asked(address, lambda: snapshot_download(repo, revision=commit, force_download=again), seconds=None)
+    fetched = _asked(address, lambda: snapshot_download(repo, revision=commit, force_download=again), TRANSFER_S)
     return Path(fetched)
 
 
@@ -134,7 +135,7 @@ def upload(folder: Path, address: str) -> str:
     repo, _ = _parts(address, option)
     page = _asked(option, lambda: api.create_repo(repo, exist_ok=True))
     commit = functools.partial(api.upload_folder, commit_message="Agent of dqnspeed", delete_patterns="*")
-    _asked(option, lambda: commit(repo_id=repo, folder_path=folder), seconds=None)
+    _asked(option, lambda: commit(repo_id=repo, folder_path=folder), TRANSFER_S)
     return str(page)
 
 
@@ -159,7 +160,7 @@ def _info(address: str) -> Any:
     return _asked(address, lambda: HfApi().model_info(repo, revision=revision, files_metadata=True))
 
 
-def _asked(option: str, function: Callable[[], T], seconds: float | None = ANSWER_S) -> T:
+def _asked(option: str, function: Callable[[], T], seconds: float = ANSWER_S) -> T:
     """The result of a call of the Hub's library. The library may wait for ever, and its errors become sentences."""
     answer = Future[T]()
 
@@ -173,7 +174,8 @@ def _asked(option: str, function: Callable[[], T], seconds: float | None = ANSWE
     try:
         return answer.result(seconds)
     except FutureTimeoutError as error:
-        raise ConfigError(f"{option}: {_hub()} does not answer. Try again later.") from error
+        slow = "does not answer" if seconds == ANSWER_S else f"needs more than {seconds} s for the files"
+        raise ConfigError(f"{option}: {_hub()} {slow}. Try again later.") from error
     except Exception as error:
         raise ConfigError(f"{option}: {_problem(error, writes=option.startswith('to='))}") from error
 

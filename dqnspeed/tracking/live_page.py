@@ -65,8 +65,8 @@ class PageProcess:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the process has not taken the last messages yet."""
-        return self._messages.qsize() > 1
+        """Whether the process has not taken the last messages yet, or has ended."""
+        return self.has_ended or self._messages.qsize() > 1
 
     def send(self, data: bytes = b"", **header: Any) -> None:
         if not self.has_ended:
@@ -149,7 +149,10 @@ class LivePage(Callback):
         shown = "" if mean is None else f" Its last mean return is {mean:.2f}."
         reason = {"error": "an error"}.get(summary["stopped_by"], summary["stopped_by"])
         how = "solved the game" if summary["solved"] else f"was stopped by {reason}"
-        self.close(f"The training has ended: it {how}.{shown}")
+        ended = f"The training has ended: it {how}.{shown}"
+        self.close(ended)
+        if self._display is not None:
+            self._show_below_cell(training.label, ended)
 
     def close(self, ended: str = "The training has ended.") -> None:
         """Send the last words and end the page; a second time does nothing."""

@@ -172,7 +172,7 @@ class Run:
 
     def _make_callbacks(self) -> list[Callback]:
         times = list[float]()
-        if self.config.stop.on == "train" and self.config.tracking.progress != "off":
+        if self.config.stop.on == "train" and (self.config.live or self.config.tracking.progress != "off"):
             times = earlier_times(self.options, machine.describe(self.device))
         # The terminal comes first: other trackers may take long to finish, or be interrupted.
         time_left = TimeLeft(self.config.stop, times)

@@ -96,6 +96,14 @@ def test_the_end_of_a_tunnel_is_served(host: str, server: PageServer) -> None:
     assert get(server.url, Host=host)[0] == 200
 
 
+def test_the_page_is_read_only(server: PageServer) -> None:
+    for method in ("POST", "PUT", "DELETE"):
+        request = urllib.request.Request(server.url, data=b"{}", method=method)
+        with pytest.raises(urllib.error.HTTPError, match="405") as refused:
+            urllib.request.urlopen(request, timeout=10)
+        refused.value.close()
+
+
 def test_a_foreign_page_cannot_open_the_socket(server: PageServer) -> None:
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         visit(server, lambda opened: opened.receive(), Origin="http://evil.example")

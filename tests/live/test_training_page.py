@@ -254,6 +254,20 @@ def test_a_page_whose_process_does_not_start_ends_no_training(
     assert ENDED in capfd.readouterr().out
 
 
+def test_a_page_that_fails_is_off_and_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise ValueError("no points")
+
+    monkeypatch.setattr(LivePage, "_add_point", fail)
+    results = dqnspeed.train(SHORT, folder=tmp_path / "run", live=True, callbacks=[WaitForPageToEnd(kills=False)])
+    assert results.summary["stopped_by"] == "seen" and ENDED not in capfd.readouterr().out
+    assert [record.getMessage() for record in caplog.records if "LivePage" in record.getMessage()] == [
+        "LivePage failed and is off for the rest of this run: no points"
+    ]
+
+
 def test_a_game_that_cannot_be_made_is_one_sentence(trained: Path) -> None:
     """The page's process has not the environment that the run's own process registered."""
     config = json.loads((trained / "config.json").read_text())

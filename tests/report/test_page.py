@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -239,28 +240,43 @@ def watch(run_here: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     return functools.partial(run_here, report, "watch=true")
 
 
-def test_a_sweep_is_watched_until_it_has_ended(tmp_path: Path, watch: Command) -> None:
-    half_done(tmp_path)
-    ended = tmp_path.with_name("ended")
+@contextlib.contextmanager
+def ending_once_shown(sweep: Path) -> Iterator[None]:
+    """Half a sweep in ``sweep``, whose second run ends as ``later`` once the page shows it."""
+    half_done(sweep)
+    ended = sweep.with_name(f"{sweep.name}_ended")
     write_run(ended, "later", 1, reports=25)
-    (tmp_path / "multirun.yaml").unlink()
+    (sweep / "multirun.yaml").unlink()
 
     def end() -> None:
         deadline = time.monotonic() + 30
-        while not (tmp_path / "report.html").exists() and time.monotonic() < deadline:
+        while not (sweep / "report.html").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert '<meta http-equiv="refresh" content="0.05">' in (tmp_path / "report.html").read_text()
-        (ended / "summary.json").replace(tmp_path / "1" / "summary.json")
+        assert '<meta http-equiv="refresh" content="0.05">' in (sweep / "report.html").read_text()
+        (ended / "summary.json").replace(sweep / "1" / "summary.json")
 
     ending = threading.Thread(target=end)
     ending.start()
-    _, out, errors = watch(tmp_path, "baseline=later")
+    yield
     ending.join()
+
+
+def test_a_sweep_is_watched_until_it_has_ended(tmp_path: Path, watch: Command) -> None:
+    with ending_once_shown(tmp_path):
+        _, out, errors = watch(tmp_path, "baseline=later")
     assert "baseline=later: there is no such rung" not in errors, "the rung came at last"
     assert "1 of 2 runs have ended; the others are running or to come." in errors
     assert re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+ and file:\S+/report\.html show the page\.", errors)
     page = (tmp_path / "report.html").read_text().partition("<main>")[0]
     assert "baseline" in out and "have ended" not in page and 'http-equiv="refresh"' not in page
+
+
+def test_a_sweep_is_watched_without_a_server(tmp_path: Path, watch: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with ending_once_shown(tmp_path):
+        _, _, errors = watch(tmp_path)
+    sentence = "watch=true: needs aiohttp. pip install 'dqnspeed[live]' installs it. Only the file is updated.\n"
+    assert errors.startswith(f"dqnspeed: {sentence}") and "http:" not in errors
 
 
 def test_a_sweep_without_runs_is_watched(tmp_path: Path, watch: Command) -> None:
