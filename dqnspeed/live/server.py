@@ -121,6 +121,7 @@ class PageServer:
         finally:
             self.watched.clear()
             self._loop.close()
+            self._on_message = lambda _: {}  # the library may keep this server, which is not to keep a game
 
     async def _serve(self, started: Future[int]) -> None:
         from aiohttp import web

@@ -123,6 +123,7 @@ def test_a_training_is_shown_with_its_newest_weights(begin: Callable[..., Run]) 
     page = run.page
     assert run.end() == 128 + signal.SIGINT
     assert not page.is_running() or page.status() == psutil.STATUS_ZOMBIE
+    assert not any("leak" in line for line in run.lines)
 
 
 @pytest.fixture(scope="module")
