@@ -125,7 +125,10 @@ def assert_newest_weights(started: Started) -> None:
             bias[action] += 1000
             started.network.version.add_(1)
             float(bias[action])  # waits for a GPU
+        changed = started.rows()
         started.collect(started.agent_steps + 100)  # steps that were chosen before the change
+        while (started.rows() - changed).min() < 10:  # a slow actor has not brought them yet
+            started.collect(started.agent_steps + 1)
         begin = started.rows()
         started.collect(started.agent_steps + 100)
         while not (started.rows() > begin).all():
