@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -80,16 +79,13 @@ class TracebackToParent(gymnasium.Wrapper):
     """Adds the traceback to an error of an environment in a worker process."""
 
     def step(self, action: Any) -> Any:
-        with self._with_traceback():
+        try:
             return self.env.step(action)
+        except FOREIGN as error:
+            raise WorkerTraceback(traceback.format_exc()) from error
 
     def reset(self, **kwargs: Any) -> Any:
-        with self._with_traceback():
-            return self.env.reset(**kwargs)
-
-    @contextlib.contextmanager
-    def _with_traceback(self) -> Iterator[None]:
         try:
-            yield
+            return self.env.reset(**kwargs)
         except FOREIGN as error:
             raise WorkerTraceback(traceback.format_exc()) from error

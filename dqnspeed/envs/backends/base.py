@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -28,13 +27,20 @@ class ActorError(Exception):
     """
 
 
-@contextlib.contextmanager
-def actor_errors() -> Iterator[None]:
-    """Turn any error of an environment into :class:`ActorError` with its traceback."""
-    try:
-        yield
-    except FOREIGN as error:
-        raise ActorError(f"an environment raised:\n{traceback.format_exc()}") from error
+class ActorErrors:
+    """A ``with`` block that turns any error of an environment into :class:`ActorError` with its traceback.
+
+    Not a generator: one that a signal leaves behind before its block begins gets a GeneratorExit, which is no error of
+    an environment.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        if isinstance(error, FOREIGN):
+            text = "".join(traceback.format_exception(error))
+            raise ActorError(f"an environment raised:\n{text}") from error
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ import torch
 
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import EnvConfig, RunConfig, WrappersConfig
-from dqnspeed.envs.backends.base import ActorError, Backend, Engine, RawStep, actor_errors
+from dqnspeed.envs.backends.base import ActorError, ActorErrors, Backend, Engine, RawStep
 from dqnspeed.envs.build import make_env
 from dqnspeed.envs.resumable import Resumable
 from dqnspeed.envs.workers import AUTORESET, WorkerTraceback, make_in_worker, make_workers
@@ -87,7 +87,7 @@ class GymnasiumEngine:
         self.env.close()
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
-        return actor_errors()
+        return ActorErrors()
 
     def _reset(self, seeds: list[int]) -> Any:
         return self.env.reset(seed=seeds)
@@ -186,7 +186,7 @@ def play_by_table(
     """
     action_of = list(best.astype(env.action_space.dtype))
     played = list[tuple[list[int], list[float]]]()
-    with actor_errors():
+    with ActorErrors():
         observation, _ = env.reset(seed=seed)
         while len(played) < games:
             if played:
