@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, cast
 
 import aiohttp
@@ -207,6 +207,36 @@ def command(*overrides: str) -> list[str]:
 def environment() -> dict[str, str]:
     """For processes that need the toy environments; one thread each, so that tests do not fight for cores."""
     return {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+def interrupted(act: Callable[[], None], position: int, *files: str) -> bool:
+    """Call ``act`` with a signal at an instruction, and expect that its KeyboardInterrupt comes out.
+
+    Args:
+        position: of the instruction, from 1, counted in files whose names have one of ``files`` in them.
+
+    Returns:
+        Whether there are so many instructions.
+    """
+    left = position
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        frame.f_trace_opcodes = any(file in frame.f_code.co_filename for file in files)
+        left -= frame.f_trace_opcodes
+        if not left:
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        act()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    assert left, "the signal was lost"
+    return False
 
 
 def shared_memory_of(belongs: Callable[[int], bool]) -> set[Path]:

@@ -81,12 +81,14 @@ class Screen:
         pygame = self._pygame
         scale = max(1, min(420 // image.shape[0], 1600 // image.shape[1]))
         size = (image.shape[1] * scale, image.shape[0] * scale)
+        surface = pygame.surfarray.make_surface(image.transpose(1, 0, 2))
         if self._window is None:
+            # pygame would load an icon of its own, and a signal that arrives meanwhile would be lost.
+            pygame.display.set_icon(pygame.transform.scale(surface, (32, 32)))
             self._window = pygame.display.set_mode(size)
             pygame.display.set_caption("dqnspeed")
         if any(event.type == pygame.QUIT for event in pygame.event.get()):
             raise WindowClosedError
-        surface = pygame.surfarray.make_surface(image.transpose(1, 0, 2))
         self._window.blit(pygame.transform.scale(surface, size), (0, 0))
         pygame.display.flip()
         time.sleep(max(0.0, self._next - time.monotonic()))

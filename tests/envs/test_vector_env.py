@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sys
-from types import FrameType
-from typing import Any
 
 import numpy as np
 import pytest
-from conftest import make_run, make_toy
+from conftest import interrupted, make_run, make_toy
 
 from dqnspeed.envs import Step, VectorEnv, describe, make_vector_env
 
@@ -112,31 +109,16 @@ def test_a_return_is_the_unclipped_sum_and_a_length_counts_agent_steps() -> None
 def test_a_signal_between_any_two_instructions_of_a_step_is_its_only_error() -> None:
     """What a generator left behind would say is a warning, which fails a test."""
     run = make_toy("num_envs=2")
-    left = 0
 
-    def interrupt(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal left
-        name = frame.f_code.co_filename
-        frame.f_trace_opcodes = "dqnspeed/envs/backends" in name or name == contextlib.__file__
-        left -= frame.f_trace_opcodes
-        if left == 0:
-            raise KeyboardInterrupt
-        return interrupt
+    def step() -> None:
+        env.send(np.zeros(2, np.int64))
+        env.recv()
 
     for position in itertools.count(1):
-        env = make_vector_env(run, False)
-        env.reset(SEEDS[:2])
-        left = position
-        sys.settrace(interrupt)
-        try:
-            env.send(np.zeros(2, np.int64))
-            env.recv()
-        except KeyboardInterrupt:
-            continue
-        finally:
-            sys.settrace(None)
-            env.close()
-        break
+        with contextlib.closing(make_vector_env(run, False)) as env:
+            env.reset(SEEDS[:2])
+            if not interrupted(step, position, "dqnspeed/envs/backends", contextlib.__file__):
+                break
     assert position > 20
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import errno
+import itertools
 import json
 import re
 import resource
@@ -19,7 +20,7 @@ import numpy as np
 import pygame
 import pytest
 import toy_envs
-from conftest import TOY, Command, environment, make_run, train_in
+from conftest import TOY, Command, environment, interrupted, make_run, train_in
 from gymnasium import spaces
 from PIL import Image
 
@@ -127,6 +128,16 @@ def test_a_play_that_is_terminated_leaves_no_half_film(atari: Path, tmp_path: Pa
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 128 + signal.SIGTERM and errors == ""
     assert not list((tmp_path / "run" / "videos").glob("*.partial"))
+
+
+def test_a_signal_ends_a_play_also_while_its_window_opens() -> None:
+    image = np.zeros((210, 160, 3), np.uint8)
+    pygame.surfarray.make_surface(image)  # imports it, which an interrupt would leave half done for the next position
+    for position in itertools.count(1):
+        with contextlib.closing(Screen(1000)) as screen:
+            if not interrupted(lambda: screen.show(image), position, "dqnspeed/play/screen.py", "/pygame/"):
+                break
+    assert position > 20
 
 
 @pytest.mark.integration

@@ -13,7 +13,7 @@ from dqnspeed.config.options import option
 from dqnspeed.config.registry import register
 from dqnspeed.config.schema import RunConfig
 from dqnspeed.envs import make_env
-from dqnspeed.envs.backends.base import Backend, Engine, RawStep, actor_errors
+from dqnspeed.envs.backends.base import ActorErrors, Backend, Engine, RawStep
 from dqnspeed.envs.games import atari_game
 from dqnspeed.envs.resumable import Resumable
 
@@ -47,7 +47,7 @@ class ThreadPoolEngine:
         self._steps: list[Future[Any]] = []
 
     def reset(self, seeds: list[int]) -> RawStep:
-        with actor_errors():
+        with ActorErrors():
             frames = list(self._pool.map(lambda env, seed: env.reset(seed=seed)[0], self._envs, seeds))
         self._over = np.zeros(self.num_envs, bool)
         return RawStep(np.stack(frames), np.zeros(self.num_envs), self._over, self._over, lives=None)
@@ -56,7 +56,7 @@ class ThreadPoolEngine:
         self._steps = [self._pool.submit(self._step, i, action) for i, action in enumerate(actions)]
 
     def recv(self) -> RawStep:
-        with actor_errors():
+        with ActorErrors():
             results = [step.result() for step in self._steps]
         frames, rewards, terminated, truncated = map(np.array, zip(*results, strict=True))
         self._over = terminated | truncated
