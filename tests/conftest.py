@@ -216,7 +216,7 @@ def interrupted(act: Callable[[], None], position: int, *files: str) -> bool:
         position: of the instruction, from 1, counted in files whose names have one of ``files`` in them.
 
     Returns:
-        Whether there are so many instructions.
+        Whether ``act`` has this position.
     """
     left = position
 
