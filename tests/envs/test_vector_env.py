@@ -107,7 +107,7 @@ def test_a_return_is_the_unclipped_sum_and_a_length_counts_agent_steps() -> None
 
 
 def test_a_signal_between_any_two_instructions_of_a_step_is_its_only_error() -> None:
-    """Fails on warnings, too, such as that of a generator that is left behind."""
+    """Fails also if a generator that is left behind complains, since this is a warning."""
     run = make_toy("num_envs=2")
 
     def step() -> None:
